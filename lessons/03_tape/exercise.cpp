@@ -22,9 +22,9 @@ std::size_t divide(Tape& tape, std::size_t a, std::size_t b) {
 }
 
 std::size_t tanh_of(Tape& tape, std::size_t a) {
-  const double y = std::tanh(tape.entries[a].value);
-  // GAP 2: replace the zero by the slope. It can be computed from y alone.
-  return tape.record(y, {{a, 0}});
+  const double r = std::tanh(tape.entries[a].value);
+  // GAP 2: replace the zero by the slope. It can be computed from r, the result, alone.
+  return tape.record(r, {{a, 0}});
 }
 
 void backward(Tape& tape, std::size_t root) {

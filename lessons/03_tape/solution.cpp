@@ -22,9 +22,9 @@ std::size_t divide(Tape& tape, std::size_t a, std::size_t b) {
 }
 
 std::size_t tanh_of(Tape& tape, std::size_t a) {
-  const double y = std::tanh(tape.entries[a].value);
-  // GAP 2: steepest in the middle, flat where y is near 1 or -1.
-  return tape.record(y, {{a, 1 - y * y}});
+  const double r = std::tanh(tape.entries[a].value);
+  // GAP 2: steepest in the middle, flat where r is near 1 or -1.
+  return tape.record(r, {{a, 1 - r * r}});
 }
 
 void backward(Tape& tape, std::size_t root) {

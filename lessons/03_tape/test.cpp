@@ -51,7 +51,7 @@ TEST_CASE("gap 2: the slope of tanh") {
   for (const double x : {0.0, 0.5, -1.25, 3.0}) {
     Tape tape;
     const size_t result = tanh_of(tape, tape.record(x));
-    check_near(fmt::format("tanh at {:g}: the slope. In the page's table, r is the result, not the input", x),
+    check_near(fmt::format("tanh at {:g}: the slope. It is 1 less the square of the result, not of the input", x),
                recorded_slope(tape, result, 0), slope_at([](double v) { return std::tanh(v); }, x));
   }
 }
@@ -87,7 +87,9 @@ TEST_CASE("gap 3: a second walk") {
   const size_t later = tape.record(1, {{a, 100}, {b, 100}});
   backward(tape, later);
   backward(tape, b);
-  check_near("after a walk from the last entry, one from the entry before it. Are all gradients 0 when it begins?",
+  check_near("a second walk, whose root is not the last entry. The root's gradient: do you begin at `root`?",
+             tape.entries[b].gradient, 1);
+  check_near("the same walk: the gradient of a, which is used by the root with slope 4. Do you set all to 0 first?",
              tape.entries[a].gradient, 4);
-  check_near("the entry behind the root has nothing to do with it: its gradient", tape.entries[later].gradient, 0);
+  check_near("the same walk: the last entry stands behind the root. Its gradient", tape.entries[later].gradient, 0);
 }

@@ -37,8 +37,11 @@ TEST_CASE("gap 1: the central difference") {
   const std::vector<double> expected = slopes(kX);
   for (size_t i = 0; i < kX.size(); ++i) {
     const double yours = central_difference(f, kX, i, 1e-6);
-    INFO("f(x) = x0² x1 + 3 x2 at x = ", fmt::format("{}, along element {}", kX, i),
-         fmt::format("\n  expected {:.6f}, yours {:.6f}", expected[i], yours));
+    INFO(
+        "f(x) = x0² x1 + 3 x2 at x = ", fmt::format("{}, along element {}", kX, i),
+        fmt::format("\n  expected {:.6f}, yours {:.6f}", expected[i], yours),
+        std::string(std::abs(yours - expected[i] / 2) < 1e-4 ? ", which is half of it: is one point x[i] itself?" : ""),
+        std::string(std::abs(yours - expected[i] * 2) < 1e-4 ? ", which is twice that: the distance is 2 h" : ""));
     CHECK(std::abs(yours - expected[i]) < 1e-6);
   }
   const double square = central_difference([](const std::vector<double>& x) { return x[0] * x[0]; }, {3}, 0, 0.5);
@@ -49,9 +52,13 @@ TEST_CASE("gap 1: the central difference") {
 
 TEST_CASE("gap 2: near enough") {
   const auto check_pair = [](double gradient, double difference, bool expected) {
-    INFO(fmt::format("gradient {:g}, difference {:g}, atol 0.001, rtol 0.01: the distance {:g}, allowed {:g}", gradient,
-                     difference, std::abs(gradient - difference), 0.001 + 0.01 * std::abs(difference)),
-         "\n  expected ", expected);
+    INFO(
+        fmt::format("gradient {:g}, difference {:g}, atol 0.001, rtol 0.01: the distance {:g}, allowed {:g}", gradient,
+                    difference, std::abs(gradient - difference), 0.001 + 0.01 * std::abs(difference)),
+        "\n  expected ", expected,
+        std::string(std::isnan(gradient) || std::isnan(difference)
+                        ? ". Each comparison with NaN is false, and so its negation is true: compare by <=, without a !"
+                        : ""));
     CHECK(near_enough(gradient, difference, 0.001, 0.01) == expected);
   };
   check_pair(100, 100.5, true);
