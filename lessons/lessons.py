@@ -3,6 +3,7 @@
 import argparse
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -97,6 +98,8 @@ def test_command(args):
         faults += [f"test.cpp: {test['name']}: its failure explains nothing: {test['messages']}"
                    for test in gap["tests"]
                    if not test["passed"] and all(text.startswith("line ") for text in test["messages"])]
+        faults += [f"test.cpp: {test['name']}: a const char* is shown as an address, make it a std::string: {text}"
+                   for test in gap["tests"] for text in test["messages"] if re.search("0x[0-9a-f]{6}", text)]
     solved = grade.grade(lesson, args.programs / lesson.target("solution"))
     if solved["passed"] != solved["of"]:
         grade.show(solved, "solution.cpp", as_json=False)

@@ -24,6 +24,7 @@ std::vector<double> group_norm_of(const std::vector<double>& x, const ImageSizes
   const int64_t channels = sizes.c / groups;           // of a group
   const int64_t count = channels * sizes.h * sizes.w;  // elements that share a mean: one run of memory
   // GAP 3: for each image and each group, find where its run begins, take its statistics, and write its part of y. The
-  // weight of an element is that of its channel: each channel has sizes.h * sizes.w elements.
+  // weight and the bias of an element are those of its channel, 0 to sizes.c - 1: each channel of an image has
+  // sizes.h * sizes.w elements.
   return y;
 }

@@ -56,7 +56,7 @@ TEST_CASE("gap 1: mean and variance and rstd") {
 }
 
 TEST_CASE("gap 2: the layer norm of a row") {
-  check_all("the page's row 1 3 4 5 7 with the page's weight and bias, eps 0",
+  check_all("the page's row 1 3 4 5 7 with the page's weight and bias, eps 0. (This gap builds on gap 1)",
             layer_norm_of({1, 3, 4, 5, 7}, {2, 2, 2, 1, 1}, {10, 10, 10, 0, 0}, 0), {7, 9, 10, 0.5, 1.5});
   const Numbers x = some(7, 3);
   const Numbers weight = some(7, 1);
@@ -80,8 +80,10 @@ TEST_CASE("gap 3: group norm") {
     check_all(what + ", weight 1 and bias 0. (This gap builds on gap 1)",
               group_norm_of(x, sizes, groups, ones, zeros, 1e-5),
               norma::group_norm(images, groups, tensor(ones), tensor(zeros), {.eps = 1e-5}).to_vector<double>());
-    check_all(what + ". Without weight and bias you are right: element i is of channel i / 12 % 6",
-              group_norm_of(x, sizes, groups, weight, bias, 1e-5),
-              norma::group_norm(images, groups, tensor(weight), tensor(bias), {.eps = 1e-5}).to_vector<double>());
+    check_all(
+        what +
+            ". With weight 1 and bias 0 you are right.\n  Element i is of channel i / 12 % 6 (3 rows of 4; 6 channels)",
+        group_norm_of(x, sizes, groups, weight, bias, 1e-5),
+        norma::group_norm(images, groups, tensor(weight), tensor(bias), {.eps = 1e-5}).to_vector<double>());
   }
 }

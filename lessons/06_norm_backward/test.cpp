@@ -211,7 +211,7 @@ TEST_CASE("gap 3: all gradients are those of Norma's own norm") {
                   .correction = 1};
     const std::vector<double> dx = gradient_of_x(row, sums_of(row));
     add_parameter_gradients(row, dweight, dbias);
-    INFO("row ", r, ", likely: ", likely_slip(row, dx));
+    INFO("dx of row ", r, ", with correction 1. (This builds on gaps 1 and 2.) Likely: ", likely_slip(row, dx));
     REQUIRE(dx.size() == kColumns);
     for (size_t i = 0; i < kColumns; ++i) {
       INFO("element ", i);

@@ -33,8 +33,8 @@ std::size_t cross_entropy(Tape& tape, std::size_t logits, const Tensor& one_hot)
   const auto count = static_cast<double>(z.size(0));
   const Tensor loss = norma::sum(one_hot * norma::log_softmax(z, 1)) / -count;
   const Backward backward = [z, one_hot, count](const Tensor& dy) -> std::vector<Tensor> {
-    // GAP 2: the gradient of the logits, of sizes (B, C). norma::softmax(z, 1) gives the probabilities. dy has one
-    // element: multiply by it.
+    // GAP 2: the gradient of the logits z, of sizes (B, C). norma::softmax(z, 1) gives the probabilities; count is B.
+    // dy has one element: multiply by it.
     return {norma::zeros_like(z)};
   };
   return tape.record(loss, {logits}, backward);
