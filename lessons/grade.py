@@ -11,6 +11,7 @@ GAPS = (1, 2, 3)
 LONGEST = 60  # seconds for a gap
 MOST_MESSAGES = 2
 MOST_PRINTED = 2000  # characters of what the student's code prints
+CRASH = "\nAn index is out of range, or a loop runs too far. A loop down to 0 must not say i >= 0: no size_t is below 0."
 
 
 def text_of(element, tag):
@@ -36,7 +37,8 @@ def test_of(case):
     messages, notes = [message_of(check) for check in checks], []
     for message in case.iter("Message"):
         (notes if message.get("type") == "WARNING" else messages).append(text_of(message, "Text"))
-    messages += [thrown.text.strip() for thrown in case.findall("Exception") if thrown.text]
+    thrown = [exception.text.strip() for exception in case.findall("Exception") if exception.text]
+    messages += [text + (CRASH if text.startswith("SIGSEGV") else "") for text in thrown]
     overall = case.find("OverallResultsAsserts")
     passed = not messages and (overall is None or overall.get("test_case_success") != "false")
     left_out = len(messages) - MOST_MESSAGES

@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import tempfile
+import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grade
@@ -77,6 +78,16 @@ FAILED = ('<Expression success="false" type="CHECK" filename="a.cpp" line="1">'
           '<Original>a</Original><Expanded>b</Expanded></Expression>')
 THROWN = '<Exception crash="false">not written yet</Exception>'
 
+
+def expect_hint():
+    crashed = case('<Exception crash="true">SIGSEGV - a signal</Exception>', "false")
+    test, = (grade.test_of(found) for found in ElementTree.fromstring(crashed).iter("TestCase"))
+    if "An index is out of range" not in test["messages"][0]:
+        print(f"a crash: got {test}")
+        return 1
+    return 0
+
+
 def expect_link():
     with tempfile.TemporaryDirectory() as folder:
         lesson, _ = lesson_in(folder)
@@ -118,6 +129,7 @@ faults = sum([
     expect_grade("tests that pass", 3, case("")),
     expect_grade("a check that fails", 0, case(FAILED, "false"), 1),
     expect_grade("an exception", 0, case(THROWN, "false"), 1),
+    expect_hint(),
     expect_grade("no test case at all", 0, '<?xml version="1.0"?><doctest/>'),
     expect_grade("a crash", 0, '<?xml version="1.0"?><doctest><TestSuite>', 139),
     expect_grade("an exit code of its own", 0, case(""), 1),

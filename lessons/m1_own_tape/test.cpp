@@ -77,8 +77,7 @@ TEST_CASE("gap 1: the gradients of a linear layer") {
   const size_t b = tape.record(kB);
   const Entry& y = tape.entries[linear(tape, x, w, b)];
   const std::vector<Tensor> gradients = gradients_of(y, kDy, "x (2, 3), w (3, 4), b (4) and dy (2, 4)");
-  INFO("linear must return three gradients: those of x, w and b");
-  REQUIRE(gradients.size() == 3);
+  REQUIRE_MESSAGE(gradients.size() == 3, "linear must return three gradients: those of x, w and b");
   check_gradient(
       "x (2, 3), w (3, 4), dy (2, 4): the gradient of x is dy times w transposed", gradients[0], kX,
       [](const Tensor& v) { return norma::matmul(v, kW); }, kDy);
@@ -100,8 +99,7 @@ TEST_CASE("gap 2: the gradient of the loss") {
   const size_t z = tape.record(kDy);
   const Entry& loss = tape.entries[cross_entropy(tape, z, one_hot)];
   const std::vector<Tensor> gradients = gradients_of(loss, dy, "logits (2, 4), one_hot (2, 4) and dy, one number");
-  INFO("cross_entropy must return one gradient: that of the logits");
-  REQUIRE(gradients.size() == 1);
+  REQUIRE_MESSAGE(gradients.size() == 1, "cross_entropy must return one gradient: that of the logits");
   check_gradient(
       "two images, four classes, dy = 2: (probability - one_hot) / 2 images * dy", gradients[0], kDy,
       [&](const Tensor& v) { return norma::sum(one_hot * norma::log_softmax(v, 1)) / -2; }, dy);
@@ -157,6 +155,6 @@ TEST_CASE("gap 3: the network learns") {
   MESSAGE(fmt::format("your tape has trained a network: {:.1f} % of 1000 new images are right", accuracy));
   INFO(fmt::format("after 120 steps, {:.1f} % of new images are right; expected at least 65 %, and guessing gives 10 %",
                    accuracy),
-       "\n  if the tests above pass, all parts are right; this one needs all three gaps");
+       "\n  this test needs all three gaps: fill those first whose tests fail above");
   CHECK(accuracy >= 65);
 }
