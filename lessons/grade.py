@@ -11,7 +11,8 @@ GAPS = (1, 2, 3)
 LONGEST = 60  # seconds for a gap
 MOST_MESSAGES = 2
 MOST_PRINTED = 2000  # characters of what the student's code prints
-CRASH = "\nAn index is out of range, or a loop runs too far. A loop down to 0 must not say i >= 0: no size_t is below 0."
+CRASH = ("\nAn index is out of range, or a loop runs too far. "
+         "A loop down to 0 must not say i >= 0: no size_t is below 0.")
 
 
 def text_of(element, tag):
