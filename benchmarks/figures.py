@@ -31,7 +31,7 @@ def overview(results):
     """A row for each network and case, a column for each processor."""
     rows = {}
     for column, result in enumerate(results):
-        for part in ("train", "bfloat16", "infer", "batches"):
+        for part in ("train", "bfloat16", "infer", "batches", "data_parallel"):
             for row in result.get(part, {}).get("rows", []):
                 _, low, middle, high = peers.ratio(row)
                 rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}** ({low:.2f} to {high:.2f})"

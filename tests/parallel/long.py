@@ -45,7 +45,7 @@ STEPS = 30
 PROCESSES = [1, 2, 3, 4]
 FLOAT64_LIMIT = 1e-10
 FLOAT32_LIMIT = 1e-5
-SMALL = 1e-6  # beside weights of about 1
+SMALL = 1e-3  # beside weights of about 1
 END_LIMIT = 10  # seconds until the others have ended
 TIMEOUT = 2  # --timeout, after which a stopped process counts as lost
 
@@ -156,14 +156,24 @@ def equality(program, arguments):
     worst = {}
     for case in cases:
         model, norm, batch, layout, everything, precision = case
+        if precision not in arguments.precision:
+            continue
         losses, tensors = learned(program, of(*case), 1)
+        limits = [FLOAT64_LIMIT] * 2
+        if precision == "float32":
+            # Rounding decides which side of a kink (ReLU, the largest of a window) some numbers fall on. The distance to
+            # float64 in one process says how far that leads.
+            exact_losses, exact = learned(program, of(*case[:-1], "float64"), 1)
+            of_rounding = max(abs(a - b) / abs(b) for a, b in zip(losses, exact_losses)), distance(tensors, exact)
+            limits = [max(FLOAT32_LIMIT, 3 * far) for far in of_rounding]
+            if arguments.verbose:
+                print(case, "beside float64", *(f"{far:.2g}" for far in of_rounding), flush=True)
         for processes in PROCESSES[1:]:
             found_losses, found = learned(program, of(*case), processes)
             check(len(found_losses) == len(losses) > STEPS, f"{case}: {len(found_losses)} and {len(losses)} losses")
             of_losses = max(abs(a - b) / abs(b) for a, b in zip(found_losses, losses))
             of_weights = distance(found, tensors)
-            limit = FLOAT64_LIMIT if precision == "float64" else FLOAT32_LIMIT
-            check(of_losses <= limit and of_weights <= limit,
+            check(of_losses <= limits[0] and of_weights <= limits[1],
                   f"{case} in {processes} processes: losses {of_losses:.2g}, weights {of_weights:.2g}")
             key = (f"{model}, {norm}", precision)
             so_far = worst.setdefault(key, [0, 0, 0, 0])
@@ -295,6 +305,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--norma", default=ROOT / "build/cpu-release/cli/norma", help="the program")
     parser.add_argument("--only", choices=["equality", "kills", "bits"])
+    parser.add_argument("--precision", nargs="+", default=["float64", "float32"], help="of equality")
     parser.add_argument("--seed", type=int, default=0, help="of the moments of kills")
     parser.add_argument("--verbose", action="store_true", help="print each comparison and kill")
     arguments = parser.parse_args()
