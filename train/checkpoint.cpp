@@ -6,7 +6,12 @@
 #include "data/json.h"
 #include "data/pytorch_file.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 namespace norma::train {
