@@ -74,7 +74,8 @@ PythonNorm checked_norm(const nn::NormChoice& choice) {
 /// Throws Error for what no argument of either library can say.
 void check_expressible(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
                        TorchLibrary library) {
-  check(models::recognize_model(state) == name, kOp, "model: expected a network of {}, got {}", to_string(library),
+  const bool is_known = is_resnet(name) || name.starts_with("convnext");
+  check(is_known && models::recognize_model(state) == name, kOp, "model: expected a network of {}, got {}", to_string(library),
         name);
   check(options.conv_layer == "conv", kOp,
         "conv_layer: expected conv, as neither timm nor torchvision has a choice, got {}", options.conv_layer);

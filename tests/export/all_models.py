@@ -194,12 +194,12 @@ def table(rows):
     return 1 if failed or not rows else 0
 
 
-def plan(models, norms):
+def plan(sizes, models, norms):
     """What is measured, in order: small images first, so that a run that is cut has seen every network."""
-    for size in (96, 224):
+    for size in sizes:
         for model in models:
             for norm in norms:
-                sampled = norm in NORMS_OF_LARGE if size == 96 else norm == NORMS_OF_LARGE[-1]
+                sampled = norm == "group" or (size == 96 and norm in NORMS_OF_LARGE)
                 if model in SMALL or sampled:
                     yield model, norm, size
 
@@ -208,7 +208,7 @@ def compare(options):
     bench = Bench(options.build.resolve())
     if not options.only_table:
         done = {(row["model"], row["norm"], row["size"]) for row in bench.done()}
-        for model, norm, size in plan(options.models.split(","), options.norms.split(",")):
+        for model, norm, size in plan(options.sizes, options.models.split(","), options.norms.split(",")):
             if (model, norm, size) in done:
                 continue
             start = time.monotonic()
@@ -224,6 +224,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/cpu-release")
     parser.add_argument("--models", default=",".join(SMALL + LARGE))
     parser.add_argument("--norms", default=",".join(NORMS))
+    parser.add_argument("--sizes", type=int, nargs="+", default=[96, 224])
     parser.add_argument("--only-table", action="store_true")
     parser.add_argument("--python", type=pathlib.Path, help="one that has what is needed")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)  # started again, with PyTorch
