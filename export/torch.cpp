@@ -75,8 +75,8 @@ PythonNorm checked_norm(const nn::NormChoice& choice) {
 void check_expressible(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
                        TorchLibrary library) {
   const bool is_known = is_resnet(name) || name.starts_with("convnext");
-  check(is_known && models::recognize_model(state) == name, kOp, "model: expected a network of {}, got {}", to_string(library),
-        name);
+  check(is_known && models::recognize_model(state) == name, kOp, "model: expected a network of {}, got {}",
+        to_string(library), name);
   check(options.conv_layer == "conv", kOp,
         "conv_layer: expected conv, as neither timm nor torchvision has a choice, got {}", options.conv_layer);
   check(options.norm_policy.rules.empty(), kOp,

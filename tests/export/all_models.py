@@ -7,8 +7,9 @@ PyTorch. Prints the table of docs/export.md.
 
 For each network and norm: weights with noise, exported at opset 18 and 21, where batch norms can be folded also folded,
 at 96x96 and 224x224 pixels, and run with 1, 3 and 8 images. Large networks (LARGE) are sampled: one image, batch,
-layer2d and group at 96x96, and group at 224x224. PyTorch exports with one image at 96x96 and opset 18. An error is the largest difference as a share of the largest output. Every row goes to BUILD/all_models/results.jsonl at
-once, and what stands there is not measured again. Needs torch, torchvision, timm, onnx, onnxscript and onnxruntime in
+layer2d and group at 96x96, and group at 224x224. PyTorch exports with one image at 96x96 and opset 18. An error is the
+largest difference as a share of the largest output. Every row goes to BUILD/all_models/results.jsonl at once, and what
+stands there is not measured again. Needs torch, torchvision, timm, onnx, onnxscript and onnxruntime in
 the Python of --python, else build/peers, where they are installed from PyPI. Takes hours.
 """
 
