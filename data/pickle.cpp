@@ -94,6 +94,9 @@ constexpr std::array kRefused{Refused{'I', "INT"},
                               Refused{0x97, "NEXT_BUFFER"},
                               Refused{0x98, "READONLY_BUFFER"}};
 
+/// Each opcode takes a bounded memory beside the bytes behind it, so that this bounds what a pickle takes.
+constexpr size_t kMostOpcodes = 10'000'000;
+
 /// Little-endian, as opcodes have their numbers.
 template <class T>
 T number_in(std::string_view bytes) {
@@ -116,7 +119,7 @@ class Machine {
           "expected a pickle of protocol 2 or later, got another file");
     const int protocol = take<uint8_t>();
     check(protocol >= 2 && protocol <= 5, fmt::format("expected a pickle of protocol 2 to 5, got {}", protocol));
-    while (true) {
+    for (size_t count = 0; count < kMostOpcodes; ++count) {
       at_ = size_ - rest_.size();
       const auto code = take<uint8_t>();
       if (static_cast<Op>(code) == Op::stop) {
@@ -124,6 +127,7 @@ class Machine {
       }
       step(code);
     }
+    fail(op_, "expected a pickle of at most {} opcodes, got more", kMostOpcodes);
   }
 
  private:

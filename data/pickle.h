@@ -64,7 +64,7 @@ struct PickleHooks {
 /// Reads the pickle at the beginning of `bytes`, of protocol 2 to 5, and takes it off them. Dicts, lists, tuples,
 /// numbers and texts become values in `values`; the state that an ordered dict is given beside its items is dropped.
 /// `op` begins every error text. Throws Error for the first opcode that makes anything else ("opcode NEWOBJ at byte
-/// 17"), and for a damaged pickle.
+/// 17"), for a damaged pickle, and for one of more than 10 million opcodes.
 const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, const PickleHooks& hooks,
                                PickleValues& values);
 

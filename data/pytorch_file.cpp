@@ -32,6 +32,10 @@ constexpr std::string_view kPickleMagic = "\x80";
 constexpr uint64_t kMaxFile = uint64_t{64} << 30;
 constexpr int kMostDeep = 32;
 constexpr size_t kMostValues = 10'000'000;
+constexpr size_t kMostText = size_t{64} << 20;
+constexpr size_t kMostKey = 255;
+/// A small pickle may name a large storage, or a part of it, any number of times. Networks name one a few times.
+constexpr int64_t kMostUses = 32;
 
 struct StorageType {
   std::string_view global;
@@ -46,6 +50,8 @@ constexpr std::string_view kOrderedDict = "collections.OrderedDict";
 constexpr std::string_view kSize = "torch.Size";
 constexpr std::string_view kTensor = "torch._utils._rebuild_tensor_v2";
 constexpr std::string_view kParameter = "torch._utils._rebuild_parameter";
+
+constexpr const char* kTooMany = "expected at most {} dicts and lists in each other, and {} values";
 
 /// Numbers that lie outside the pickle.
 struct Numbers {
@@ -64,7 +70,8 @@ using Object = std::variant<Numbers, TensorRecord>;
 /// What the pickle of a file holds. Error texts begin with `op_`, which names the file.
 class Content {
  public:
-  explicit Content(std::string op) : op_(std::move(op)) {}
+  Content(std::string op, size_t file_bytes)
+      : op_(std::move(op)), most_bytes_(static_cast<int64_t>(file_bytes) * kMostUses) {}
 
   /// Takes a pickle off the beginning of `bytes`.
   const PickleValue& read(std::string_view& bytes) {
@@ -90,7 +97,6 @@ class Content {
   using Source = std::function<std::string(const Numbers&)>;
   Safetensors collect(const PickleValue& root, const Source& source) {
     Safetensors result;
-    count_ = 0;
     walk("", root, 0, source, result);
     std::set<std::string_view> names;
     for (const auto& [name, x] : result.tensors) {
@@ -113,6 +119,12 @@ class Content {
     }
   }
 
+  /// Values may be shared, so that a small file could stand for any number of them.
+  void count(size_t values) {
+    count_ += values;
+    check(count_ <= kMostValues, op_, kTooMany, kMostDeep, kMostValues);
+  }
+
   size_t add(Object object) {
     objects_.push_back(std::move(object));
     return objects_.size() - 1;
@@ -123,7 +135,7 @@ class Content {
     if (global == kOrderedDict) {
       return ordered_dict(items);
     }
-    if (global == kSize && items.size() == 1 && items[0]->as<PickleValue::Tuple>() != nullptr) {
+    if (global == kSize && items.size() == 1 && sequence(*items[0]).size() <= static_cast<size_t>(kMaxRank)) {
       return *items[0];
     }
     if (global == kTensor && items.size() >= 6) {
@@ -135,7 +147,7 @@ class Content {
     unexpected(fmt::format("a call of {} with {} arguments", excerpt(global), items.size()));
   }
 
-  PickleValue ordered_dict(const std::vector<const PickleValue*>& items) const {
+  PickleValue ordered_dict(const std::vector<const PickleValue*>& items) {
     PickleValue::Dict dict;
     if (!items.empty()) {
       const auto* const list = items[0]->as<PickleValue::List>();
@@ -143,6 +155,7 @@ class Content {
         damaged("an ordered dict made of " + items[0]->describe());
       }
       for (const PickleValue* const pair : list->items) {
+        count(1);
         const std::vector<const PickleValue*>& both = sequence(*pair);
         if (both.size() != 2) {
           damaged("a key without a value");
@@ -185,18 +198,26 @@ class Content {
     if (kind == nullptr || *kind != "storage" || key == nullptr || found == kStorageTypes.end()) {
       unexpected("an object outside the pickle that is no tensor's storage");
     }
+    if (key->size() > kMostKey) {
+      damaged("the storage " + items[2]->describe());
+    }
     if (items.size() > 5 && items[5]->as<PickleValue::None>() == nullptr) {
       unexpected("a storage that is a part of another one");
     }
     return {.dtype = found->dtype, .key = *key, .count = count_in(*items[4])};
   }
 
-  /// Storage, offset, sizes, strides, requires_grad, hooks.
+  /// Storage, offset, sizes, strides, requires_grad, hooks, and since when a dict: {"neg": True} for numbers that stand
+  /// for their negatives.
   [[nodiscard]] TensorRecord tensor_of(const std::vector<const PickleValue*>& items) const {
     const auto* const object = items[0]->as<PickleValue::Object>();
     const auto* const numbers = object == nullptr ? nullptr : std::get_if<Numbers>(&objects_[object->number]);
     if (numbers == nullptr) {
       damaged("a tensor without a storage");
+    }
+    const auto* const about = items.size() < 7 ? nullptr : items[6]->as<PickleValue::Dict>();
+    if (about != nullptr && !about->items.empty()) {
+      unexpected("a tensor with " + about->items[0].first->describe());
     }
     TensorRecord record{.numbers = object->number, .offset = count_in(*items[1])};
     const std::vector<const PickleValue*>& sizes = sequence(*items[2]);
@@ -222,12 +243,17 @@ class Content {
     if (numel > numbers->count || (numel > 0 && last >= numbers->count)) {
       damaged("a tensor behind the end of its storage");
     }
+    if (numel == 0) {  // there may be anything else
+      record.offset = 0;
+      record.strides = contiguous_strides(record.sizes);
+    }
     return record;
   }
 
   void walk(const std::string& name, const PickleValue& value, int depth, const Source& source, Safetensors& result) {
-    check(depth <= kMostDeep && ++count_ <= kMostValues, op_,
-          "expected at most {} dicts and lists in each other, and {} values", kMostDeep, kMostValues);
+    check(depth <= kMostDeep, op_, kTooMany, kMostDeep, kMostValues);
+    count(1);
+    count_text(name);
     const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
     if (const TensorRecord* const record = record_of(value)) {
       result.tensors.emplace_back(name, tensor(*record, source));
@@ -246,12 +272,18 @@ class Content {
         walk(below(std::to_string(i)), *items[i], depth + 1, source, result);
       }
     } else if (const auto* const text = value.as<std::string>()) {
+      count_text(*text);
       result.metadata[name] = *text;
     } else if (value.as<bool>() != nullptr || value.as<int64_t>() != nullptr || value.as<double>() != nullptr) {
       result.metadata[name] = value.describe();
     } else if (value.as<PickleValue::None>() == nullptr) {
       unexpected(value.describe());
     }
+  }
+
+  void count_text(const std::string& text) {
+    text_ += text.size();
+    check(text_ <= kMostText, op_, "expected names and texts of at most {}, got more", byte_text(kMostText));
   }
 
   Tensor tensor(const TensorRecord& record, const Source& source) {
@@ -263,9 +295,14 @@ class Content {
       if (!bytes.empty()) {
         std::memcpy(all.raw_data(), bytes.data(), bytes.size());
       }
+      const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
+      check(numbers.dtype != DType::boolean || std::ranges::all_of(bytes, is_bool), op_,
+            "damaged: storage '{}': expected 0 or 1 in every byte of a BoolStorage", excerpt(numbers.key));
     }
     check(all.dtype() == numbers.dtype && all.numel() == numbers.count, op_,
           "damaged: storage '{}' has two types or lengths", excerpt(numbers.key));
+    bytes_ += record.sizes.numel() * static_cast<int64_t>(size_of(numbers.dtype));
+    check(bytes_ <= most_bytes_, op_, "expected tensors of at most {} times the file's bytes, got more", kMostUses);
     return copy_of(Tensor(all.storage(), record.sizes, record.strides, record.offset, numbers.dtype),
                    MemoryFormat::contiguous);
   }
@@ -274,7 +311,10 @@ class Content {
   PickleValues values_;
   std::vector<Object> objects_;
   std::unordered_map<std::string, Tensor> loaded_;
-  size_t count_ = 0;
+  int64_t most_bytes_;
+  int64_t bytes_ = 0;  // of the tensors
+  size_t count_ = 0;   // values
+  size_t text_ = 0;    // bytes of names and texts
 };
 
 size_t bytes_of(std::string_view op, const Numbers& numbers) {
@@ -296,17 +336,24 @@ Safetensors load_archive(const std::string& op, const std::filesystem::path& pat
   }
   check(folder.has_value(), op, "expected data.pkl in the archive, as torch.save() writes, got none");
   if (const auto order = numbers.find(*folder + "byteorder"); order != numbers.end()) {
-    const std::string text = archive.read(order->second);
+    const std::string text = archive.read(order->second, archive.size());
     check(text == "little", op, "byteorder: expected little, got {}", excerpt(text));
   }
-  const std::string pickle = archive.read(numbers.at(*folder + std::string(kPickle)));
+  // PyTorch does not compress, so that what is in the archive is no larger than it.
+  uint64_t left = archive.size();
+  const auto read = [&](size_t number) {
+    std::string bytes = archive.read(number, left);
+    left -= bytes.size();
+    return bytes;
+  };
+  const std::string pickle = read(numbers.at(*folder + std::string(kPickle)));
   std::string_view rest = pickle;
-  Content content(op);
+  Content content(op, archive.size());
   const PickleValue& root = content.read(rest);
   return content.collect(root, [&](const Numbers& wanted) {
     const auto found = numbers.find(*folder + "data/" + wanted.key);
     check(found != numbers.end(), op, "damaged: storage '{}' is missing", excerpt(wanted.key));
-    std::string bytes = archive.read(found->second);
+    std::string bytes = read(found->second);
     check(bytes.size() == bytes_of(op, wanted), op, "damaged: storage '{}': expected {} bytes, got {}",
           excerpt(wanted.key), bytes_of(op, wanted), bytes.size());
     return bytes;
@@ -330,7 +377,7 @@ Safetensors load_pickles(const std::string& op, const std::filesystem::path& pat
   const std::string bytes = read_text_file(kOp, path, kMaxFile);
   constexpr std::string_view kMagic("\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 10);
   std::string_view rest = bytes;
-  Content content(op);
+  Content content(op, bytes.size());
   const auto* const magic = content.read(rest).as<PickleValue::LongInteger>();
   check(magic != nullptr && magic->bytes == kMagic, op, "expected a file of torch.save(), got another pickle");
   const auto* const version = content.read(rest).as<int64_t>();
@@ -369,9 +416,9 @@ Safetensors load_pickles(const std::string& op, const std::filesystem::path& pat
 
 enum class Format { archive, pickles, other };
 
-Format format_of(const std::filesystem::path& file) {
+Format format_of(std::string_view op, const std::filesystem::path& file) {
   std::array<char, 9> beginning{};
-  const size_t count = InputFile(kOp, file, kMaxFile).read(beginning.data(), beginning.size());
+  const size_t count = InputFile(op, file, kMaxFile).read(beginning.data(), beginning.size());
   const std::string_view first(beginning.data(), count);
   if (first.starts_with(kZipMagic)) {
     return Format::archive;
@@ -384,12 +431,12 @@ Format format_of(const std::filesystem::path& file) {
 }  // namespace
 
 bool is_pytorch_file(const std::filesystem::path& file) {
-  return format_of(file) != Format::other;
+  return format_of("weights", file) != Format::other;
 }
 
 Safetensors load_pytorch_file(const std::filesystem::path& file) {
   const std::string op = fmt::format("{}: {}", kOp, file.string());
-  const Format format = format_of(file);
+  const Format format = format_of(kOp, file);
   check(format != Format::other, op, "expected a file of torch.save(), got another");
   return format == Format::archive ? load_archive(op, file) : load_pickles(op, file);
 }

@@ -8,17 +8,16 @@
 
 namespace norma::data {
 
-namespace {
-constexpr uint64_t kMaxFile = uint64_t{64} << 30;
-}
-
 struct ZipArchive::Handles {
   std::unique_ptr<zip_source_t, decltype(&zip_source_free)> source{nullptr, &zip_source_free};
   std::unique_ptr<zip_t, decltype(&zip_discard)> archive{nullptr, &zip_discard};
 };
 
 ZipArchive::ZipArchive(std::string_view op, const std::filesystem::path& path, std::string_view expected)
-    : op_(op), file_(path.string()), bytes_(read_text_file(op, path, kMaxFile)), handles_(std::make_unique<Handles>()) {
+    : op_(op),
+      file_(path.string()),
+      bytes_(read_text_file(op, path, kMostBytes)),
+      handles_(std::make_unique<Handles>()) {
   check(!bytes_.empty(), op_, "{}: expected {}, got an empty file", file_, expected);
   zip_error_t error;
   zip_error_init(&error);
@@ -42,14 +41,14 @@ ZipArchive::ZipArchive(std::string_view op, const std::filesystem::path& path, s
 
 ZipArchive::~ZipArchive() = default;
 
-std::string ZipArchive::read(size_t number) const {
+std::string ZipArchive::read(size_t number, uint64_t most) const {
   zip_t* const archive = handles_->archive.get();
   const std::string name = excerpt(names_[number]);
   zip_stat_t about;
   zip_stat_init(&about);
   check(zip_stat_index(archive, number, 0, &about) == 0, op_, "{}: {}: {}", file_, name, zip_strerror(archive));
-  check((about.valid & ZIP_STAT_SIZE) != 0 && about.size <= kMaxFile, op_, "{}: {}: expected at most {} bytes, got {}",
-        file_, name, kMaxFile, about.size);
+  check((about.valid & ZIP_STAT_SIZE) != 0 && about.size <= most, op_, "{}: {}: expected at most {} bytes, got {}",
+        file_, name, most, about.size);
   const std::unique_ptr<zip_file_t, decltype(&zip_fclose)> from(zip_fopen_index(archive, number, 0), &zip_fclose);
   check(from != nullptr, op_, "{}: {}: {}", file_, name, zip_strerror(archive));
   std::string bytes;

@@ -20,12 +20,15 @@ class ZipArchive {
 
   /// The names of its files, by number. They are anybody's text.
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
+  /// The bytes of the archive itself.
+  [[nodiscard]] uint64_t size() const { return bytes_.size(); }
   /// The bytes of a file. Memory grows with what is there, not with what the archive says. Throws Error for damaged
-  /// ones.
-  [[nodiscard]] std::string read(size_t number) const;
+  /// ones, and for more than `most` bytes.
+  [[nodiscard]] std::string read(size_t number, uint64_t most = kMostBytes) const;
   [[nodiscard]] std::string comment() const;
 
  private:
+  static constexpr uint64_t kMostBytes = uint64_t{64} << 30;
   struct Handles;
 
   std::string op_;

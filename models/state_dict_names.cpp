@@ -290,20 +290,23 @@ std::vector<std::string> dialect_names() {
 }
 
 nn::NamedTensors unwrapped_state_dict(const nn::NamedTensors& tensors) {
-  nn::NamedTensors result = tensors;
-  for (bool again = true; again;) {
+  nn::NamedTensors result;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result),
+               [](const auto& tensor) { return tensor.first != kAverageCounter; });
+  size_t wrapped = 0;  // the wrappers' characters, taken off at the end, as there may be very many
+  for (bool again = !result.empty(); again;) {
     again = false;
     for (const std::string_view wrapper : kWrappers) {
-      const bool all = !result.empty() && std::all_of(result.begin(), result.end(), [&](const auto& tensor) {
-        return tensor.first.starts_with(wrapper) && tensor.first.size() > wrapper.size();
+      const bool all = std::all_of(result.begin(), result.end(), [&](const auto& tensor) {
+        const std::string_view name = std::string_view(tensor.first).substr(wrapped);
+        return name.starts_with(wrapper) && name.size() > wrapper.size();
       });
-      if (all) {
-        for (auto& [name, x] : result) {
-          name.erase(0, wrapper.size());
-        }
-        again = true;
-      }
+      wrapped += all ? wrapper.size() : 0;
+      again = again || all;
     }
+  }
+  for (auto& [name, x] : result) {
+    name.erase(0, wrapped);
   }
   return result;
 }
@@ -311,8 +314,7 @@ nn::NamedTensors unwrapped_state_dict(const nn::NamedTensors& tensors) {
 std::optional<Dialect> recognize_dialect(const nn::NamedTensors& tensors) {
   const nn::NamedTensors plain = unwrapped_state_dict(tensors);
   const auto all = [&](const auto& is_known) {
-    return std::all_of(plain.begin(), plain.end(),
-                       [&](const auto& tensor) { return tensor.first == kAverageCounter || is_known(tensor.first); });
+    return std::all_of(plain.begin(), plain.end(), [&](const auto& tensor) { return is_known(tensor.first); });
   };
   if (all([](const std::string& name) { return is_resnet_name(name); })) {
     return Dialect::torchvision;

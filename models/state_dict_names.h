@@ -36,7 +36,8 @@ struct Renamed {
 /// ResNets in Facebook's code.
 Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect to);
 
-/// The tensors without the wrappers module., model. and _orig_mod. that all names have.
+/// The tensors without the wrappers module., model. and _orig_mod. that all names have, and without n_averaged, the
+/// counter of averages.
 nn::NamedTensors unwrapped_state_dict(const nn::NamedTensors& tensors);
 
 }  // namespace norma::models

@@ -26,13 +26,17 @@ constexpr const char* kOp = "initial-checkpoint";
 
 /// The tensors under Norma's names: timm's for ConvNeXt, and torchvision's, which are also timm's, for ResNet. Names of
 /// no library stay as they are, since they may be a plug-in's, or those of a norm that no library has.
-nn::NamedTensors with_own_names(const nn::NamedTensors& tensors, std::string& library) {
+nn::NamedTensors with_own_names(const std::string& file, const nn::NamedTensors& tensors, std::string& library) {
   const std::optional<models::Dialect> dialect = models::recognize_dialect(tensors);
   if (!dialect) {
     return models::unwrapped_state_dict(tensors);
   }
   library = fmt::format(", under names of {}", models::to_string(*dialect));
-  return models::rename_state_dict(tensors, *dialect, models::Dialect::timm).tensors;
+  try {
+    return models::rename_state_dict(tensors, *dialect, models::Dialect::timm).tensors;
+  } catch (const Error& error) {
+    fail(kOp, "{}: {}", file, error.what());
+  }
 }
 
 /// Whether a tensor of this name belongs, or would belong, to one of the modules.
@@ -66,7 +70,7 @@ std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
   const std::filesystem::path file = recipe.initial_checkpoint;
   std::string library;
   const nn::NamedTensors given =
-      with_own_names(load_weights(file, recipe.use_ema ? Weights::ema : Weights::model), library);
+      with_own_names(file.string(), load_weights(file, recipe.use_ema ? Weights::ema : Weights::model), library);
   check_finite(kOp, file.string(), given);
   const std::set<std::string> norms = paths_of_norms(model);
   const std::set<std::string> head{models::classifier_path(model)};

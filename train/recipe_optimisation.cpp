@@ -88,7 +88,7 @@ void decay_by_depth(const Recipe& recipe, const nn::Module& model, std::map<std:
 }
 
 /// The factor on a parameter's learning rate: layer_decay for each step of depth from the head, and for the classifier
-/// head_lr / lr; empty: 1 for all.
+/// head_lr / base_lr(); empty: 1 for all.
 std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, const nn::Module& model) {
   if (recipe.layer_decay == 1 && !recipe.head_lr) {
     return {};
@@ -98,7 +98,7 @@ std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, cons
     const std::string head = models::classifier_path(model) + ".";
     for (const auto& [name, x] : model.named_parameters()) {
       if (name.starts_with(head)) {
-        scales[name] = *recipe.head_lr / recipe.lr;
+        scales[name] = *recipe.head_lr / base_lr(recipe);
       }
     }
   }
@@ -136,7 +136,8 @@ void check_optimisation(const Recipe& recipe) {
 }
 
 void check_training(const Recipe& recipe) {
-  check(!recipe.head_lr || recipe.lr > 0, "train", "head-lr: expected an lr above 0 with it, got {}", recipe.lr);
+  check(!recipe.head_lr || base_lr(recipe) > 0, "train", "head-lr: expected an lr above 0 with it, got {}",
+        base_lr(recipe));
   check(recipe.clip_grad > 0 || recipe.clip_mode == Recipe{}.clip_mode, "train",
         "clip-mode: expected a clip-grad with '{}', got none", recipe.clip_mode);
   check(!recipe.warmup_lr || recipe.warmup_epochs > 0, "train", "warmup-lr: expected warmup-epochs with it, got none");

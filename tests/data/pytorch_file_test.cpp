@@ -42,12 +42,30 @@ std::string error_with(const TemporaryFolder& folder, const std::string& bytes) 
   return error;
 }
 
-/// A file as before PyTorch 1.6 without storages, whose fourth pickle, the object, has these opcodes.
-std::string old_file_with(const std::string& opcodes) {
+/// A file as before PyTorch 1.6, by default without storages, whose fourth pickle, the object, has these opcodes.
+std::string old_file_with(const std::string& opcodes, const std::string& storages = "].") {
   const std::string good = bytes_of("plain.pickles");
   const size_t third = good.find('.', good.find("little_endian"));  // the end of the third pickle
   REQUIRE(third != std::string::npos);
-  return good.substr(0, third + 1) + "\x80\x02" + opcodes + ".\x80\x02].";
+  return good.substr(0, third + 1) + "\x80\x02" + opcodes + ".\x80\x02" + storages;
+}
+
+std::string times(int count, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < count; ++i) {
+    all += text;
+  }
+  return all;
+}
+
+/// Opcodes for a tensor in storage "0", and that storage.
+std::string tensor(const std::string& type, char count, const std::string& offset_sizes_strides,
+                   const std::string& about = "") {
+  return "ctorch._utils\n_rebuild_tensor_v2\n((U\x07storagectorch\n" + type + "\nU\x01" + "0U\x03" + "cpuK" + count +
+         "tQ" + offset_sizes_strides + "\x89}" + about + "tR";
+}
+std::string storage(char count, const std::string& bytes) {
+  return std::string("]U\x01") + "0a." + count + std::string(7, '\0') + bytes;
 }
 
 }  // namespace
@@ -161,4 +179,58 @@ TEST_CASE("pytorch files: damaged ones are refused with one line") {
         "aq\x01";
   }
   CHECK(error_with(folder, old_file_with(twice)) == limit);
+}
+
+TEST_CASE("pytorch files: a small one that stands for very much is refused") {
+  const TemporaryFolder folder;
+  const auto error = [&](const std::string& opcodes, const std::string& storages = "].") {
+    return error_with(folder, old_file_with(opcodes, storages));
+  };
+  const std::string of = "pytorch file: FILE: ";
+  CHECK(error(times(5'000'000, "(1") + "}") == of + "expected a pickle of at most 10000000 opcodes, got more");
+  // One list for many ordered dicts, and one tuple for many sizes.
+  const std::string pairs = "]q\x01(K\x01K\x02\x86q\x02" + times(100'000, "h\x02") + "e\x85q\x03" + "0";
+  CHECK(error(pairs + "ccollections\nOrderedDict\nq\x04" + "0" + times(110, "h\x04h\x03R0") + "}") ==
+        of + "expected at most 32 dicts and lists in each other, and 10000000 values");
+  CHECK(error("ctorch\nSize\n(" + times(9, "K\x01") + "t\x85R") ==
+        of + "expected tensors, dicts, lists, numbers and texts, got a call of torch.Size with 1 arguments");
+  // A text of 2^20 bytes as a name before others, and as a value.
+  const std::string text = "X" + std::string("\0\0\x10\0", 4) + std::string(1 << 20, 'x');
+  const std::string many = of + "expected names and texts of at most 64 MiB, got more";
+  CHECK(error("}" + text + "](" + times(65, "K\x01") + "es") == many);
+  CHECK(error(text + "q\x01" + "0](" + times(65, "h\x01") + "e") == many);
+  CHECK(error("(U\x07storagectorch\nFloatStorage\n" + text + "U\x03" + "cpuK\x01tQ")
+            .starts_with(of + "damaged: the storage 'xxx"));
+  // One storage of 400 bytes for 100 tensors.
+  CHECK(error("](" + tensor("FloatStorage", 100, "K" + std::string(1, '\0') + "K\x64\x85K\x01\x85") + "q\x01" +
+                  times(99, "h\x01") + "e",
+              storage(100, std::string(400, '\0'))) ==
+        of + "expected tensors of at most 32 times the file's bytes, got more");
+}
+
+TEST_CASE("pytorch files: an archive that is compressed is refused where it is larger than the file") {
+  const TemporaryFolder folder;
+  // {"x": torch.zeros(1 << 18)}
+  const std::string error = error_with(folder, bytes_of("bad.compressed.zip"));
+  CAPTURE(error);
+  CHECK(error.starts_with("pytorch file: FILE: archive/data/0: expected at most "));
+}
+
+TEST_CASE("pytorch files: tensors without elements lie anywhere, and those that stand for other numbers are refused") {
+  const TemporaryFolder folder;
+  const std::string zero = "K" + std::string(1, '\0');
+  const std::string most = std::string("\x8A\x08") + std::string(7, '\xFF') + "\x7F";
+  const std::string none = std::string(4, '\0');
+  const std::string one_of_one = zero + "K\x01\x85K\x01\x85";
+  const auto error = [&](const std::string& opcodes, const std::string& bytes) {
+    return error_with(folder, old_file_with(opcodes, storage(1, bytes)));
+  };
+  CHECK(error(tensor("FloatStorage", 1, one_of_one), none) == "no error");
+  CHECK(error(tensor("FloatStorage", 1, most + zero + "\x85K\x01\x85"), none) == "no error");
+  CHECK(error(tensor("FloatStorage", 1, zero + zero + most + "\x86" + most + most + "\x86"), none) == "no error");
+  CHECK(error(tensor("FloatStorage", 1, one_of_one, "}U\x03neg\x88s"), none) ==
+        "pytorch file: FILE: expected tensors, dicts, lists, numbers and texts, got a tensor with 'neg'");
+  CHECK(error(tensor("BoolStorage", 1, one_of_one), "\x01") == "no error");
+  CHECK(error(tensor("BoolStorage", 1, one_of_one), "\x02") ==
+        "pytorch file: FILE: damaged: storage '0': expected 0 or 1 in every byte of a BoolStorage");
 }

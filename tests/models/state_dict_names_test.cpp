@@ -163,6 +163,8 @@ TEST_CASE("names: wrappers are taken off where all tensors have them") {
   CHECK(rename_state_dict(state, timm, torchvision).changed.empty());
   CHECK(error_of([&] { rename_state_dict(state, timm, facebook); }) ==
         "convert: tensor 'conv1.weight': expected a ConvNeXt, as facebook has no ResNet");
+  CHECK(recognize_dialect(wrapped) == torchvision);
+  check_same(unwrapped_state_dict(wrapped), state);
   wrapped.emplace_back("fc.extra", ones({1}));  // now the wrapper is not around everything
   CHECK(error_of([&] { rename_state_dict(wrapped, torchvision, timm); }) ==
         "convert: tensor 'module._orig_mod.model.conv1.weight': expected a name of a ResNet, as others are");

@@ -6,6 +6,7 @@
 import argparse
 import io
 import pathlib
+import zipfile
 
 import torch
 from safetensors.torch import save_file
@@ -40,6 +41,15 @@ def file_of(value, archive):
     return torch.frombuffer(bytearray(out.getvalue()), dtype=torch.uint8)
 
 
+def compressed(value):
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(file_of(value, True).numpy().tobytes())) as archive:
+        with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as to:
+            for name in archive.namelist():
+                to.writestr(name, archive.read(name))
+    return torch.frombuffer(bytearray(out.getvalue()), dtype=torch.uint8)
+
+
 def flat(name, value):
     if isinstance(value, torch.Tensor):
         return {name: value.contiguous().clone()}
@@ -55,4 +65,5 @@ for name, value in GOOD.items():
 for name, value in BAD.items():
     tensors[f"bad.{name}.zip"] = file_of(value, True)
     tensors[f"bad.{name}.pickles"] = file_of(value, False)
+tensors["bad.compressed.zip"] = compressed({"x": torch.zeros(1 << 18)})
 save_file(tensors, pathlib.Path(__file__).parent / "pytorch_files.safetensors", {"torch": torch.__version__})

@@ -128,6 +128,18 @@ TEST_CASE("initial weights: those of another network, and numbers that are not f
             "or infinite");
 }
 
+TEST_CASE("initial weights: sizes that no library has are refused with the name of the file") {
+  const TemporaryFolder folder;
+  Recipe recipe = small_recipe();
+  recipe.initial_checkpoint = (folder / "x.safetensors").string();
+  data::save_safetensors(recipe.initial_checkpoint,
+                         {{"stages.0.blocks.0.mlp.fc1.weight", norma::test::random_tensor({8, 2, 3, 3}, 1)}});
+  const auto model = models::create_model("convnext_atto", {.num_classes = 10, .patch_size = 4});
+  CHECK(error_of([&] {
+          load_initial_weights(*model, recipe);
+        }).starts_with("initial-checkpoint: " + recipe.initial_checkpoint + ": convert: tensor 'stages.0."));
+}
+
 TEST_CASE("initial weights: a run begins with them, and goes on without the file") {
   const TemporaryFolder folder;
   Recipe recipe = small_recipe();

@@ -168,6 +168,22 @@ TEST_CASE("recipe: betas and eps of an optimizer, and which have none") {
   }
 }
 
+TEST_CASE("recipe: the classifier's rate is the one given, also with a rate for a batch size") {
+  Recipe recipe;
+  recipe.model = "resnet18";
+  recipe.head_lr = 0.25;
+  recipe.lr_base = 0.125;
+  recipe.batch_size = 1024;
+  const auto network = train::make_model(recipe, 10);
+  const auto optimizer = train::make_optimizer(recipe, *network);
+  for (const nn::ParameterGroup& group : optimizer->groups()) {
+    for (const auto& [name, x] : group.parameters) {
+      const double expected = name.starts_with("fc.") ? 0.25 : train::base_lr(recipe);
+      CHECK_MESSAGE(std::abs(group.lr_scale * optimizer->lr() - expected) < 1e-12, name);
+    }
+  }
+}
+
 TEST_CASE("recipe: layer decay lowers the rate of each block before the last") {
   Recipe recipe;
   recipe.layer_decay = 0.5;
