@@ -2,7 +2,6 @@
 #include "cli/option.h"
 #include "core/error.h"
 #include "core/nearest_name.h"
-#include "data/pytorch_file.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
 #include "models/state_dict_names.h"
@@ -50,12 +49,11 @@ int run(const State& state) {
   const models::Dialect from = dialect_of("--from", state.from);
   const models::Dialect to = dialect_of("--to", state.to);
   // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.
-  const bool has_own_metadata = !train::is_checkpoint(input) && !data::is_pytorch_file(input);
+  const bool is_checkpoint = train::is_checkpoint(input);
   const models::Renamed renamed = models::rename_state_dict(
       train::load_weights(input, state.use_ema ? train::Weights::ema : train::Weights::model), from, to);
-  data::save_safetensors(
-      output, renamed.tensors,
-      has_own_metadata ? data::load_safetensors_metadata(input) : std::map<std::string, std::string>());
+  data::save_safetensors(output, renamed.tensors,
+                         is_checkpoint ? std::map<std::string, std::string>() : train::weights_metadata(input));
   for (const auto& [before, after] : renamed.changed) {
     train::say("{} → {}\n", before, after);
   }

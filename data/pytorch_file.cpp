@@ -321,7 +321,7 @@ size_t bytes_of(std::string_view op, const Numbers& numbers) {
   return static_cast<size_t>(checked_mul(op, "storage", numbers.count, static_cast<int64_t>(size_of(numbers.dtype))));
 }
 
-/// Of a zip archive NAME/data.pkl, NAME/data/0, NAME/data/1, …
+/// Reads a zip archive, which has NAME/data.pkl, NAME/data/0, NAME/data/1, …
 Safetensors load_archive(const std::string& op, const std::filesystem::path& path) {
   const ZipArchive archive(kOp, path, "a file of torch.save()");
   std::unordered_map<std::string, size_t> numbers;

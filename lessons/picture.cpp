@@ -53,7 +53,7 @@ std::string at(double value) {
   return fmt::format("{}", rounded == 0 ? 0.0 : rounded);
 }
 
-/// From values to coordinates.
+/// Maps values to coordinates.
 struct Scale {
   double low = 0;
   double high = 1;

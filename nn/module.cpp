@@ -46,10 +46,6 @@ void convert_in_place(Tensor x, const std::function<Tensor(const Tensor&)>& conv
   }
 }
 
-bool is_counter(const std::string& name) {
-  return name == kCounter || name.ends_with("." + std::string(kCounter));
-}
-
 // The sizes without the trailing 1s of a 1x1 convolution's weight: (O, I, 1, 1) → (O, I).
 Sizes matrix_sizes(const Sizes& sizes) {
   return sizes.size() == 4 && sizes[2] == 1 && sizes[3] == 1 ? Sizes{sizes[0], sizes[1]} : sizes;
@@ -86,6 +82,10 @@ void append_tree(const Module& module, const std::string& label, int depth, std:
 }
 
 }  // namespace
+
+bool is_counter(const std::string& name) {
+  return name == kCounter || name.ends_with("." + std::string(kCounter));
+}
 
 Tensor Module::operator()(const Tensor& x) {
   ModuleScope scope(*this, x);

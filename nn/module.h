@@ -24,6 +24,9 @@ struct LoadReport {
   std::vector<std::string> unexpected;  ///< in the dict, not in the module
 };
 
+/// True iff a tensor of this name in a state dict is batch norm's count of batches, on which no output depends.
+bool is_counter(const std::string& name);
+
 class Module;
 
 /// A parent's options for a child that replace_module() may replace.

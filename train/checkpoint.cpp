@@ -176,7 +176,11 @@ Checkpoint load_checkpoint_metadata(const std::filesystem::path& path) {
 }
 
 bool is_checkpoint(const std::filesystem::path& file) {
-  return !data::is_pytorch_file(file) && data::load_safetensors_metadata(file).contains(kVersionKey);
+  return weights_metadata(file).contains(kVersionKey);
+}
+
+std::map<std::string, std::string> weights_metadata(const std::filesystem::path& file) {
+  return data::is_pytorch_file(file) ? Metadata() : data::load_safetensors_metadata(file);
 }
 
 data::NamedTensors load_weights(const std::filesystem::path& file, Weights which) {

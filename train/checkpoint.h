@@ -51,6 +51,9 @@ Checkpoint load_checkpoint_metadata(const std::filesystem::path& file);
 /// be read.
 bool is_checkpoint(const std::filesystem::path& file);
 
+/// The texts in a file of weights; none for one of PyTorch's. Throws Error when it cannot be read.
+std::map<std::string, std::string> weights_metadata(const std::filesystem::path& file);
+
 /// The choice between a checkpoint's tensors.
 enum class Weights {
   model,  ///< the trained weights

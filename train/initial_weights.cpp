@@ -11,7 +11,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -39,10 +38,10 @@ nn::NamedTensors with_own_names(const std::string& file, const nn::NamedTensors&
   }
 }
 
-/// Whether a tensor of this name belongs, or would belong, to one of the modules.
-bool is_part_of(const std::string& name, const std::set<std::string>& modules) {
+/// The path of the module that a tensor of this name belongs, or would belong, to; "" for the network itself.
+std::string module_of(const std::string& name) {
   const size_t dot = name.rfind('.');
-  return dot != std::string::npos && modules.contains(name.substr(0, dot));
+  return dot == std::string::npos ? "" : name.substr(0, dot);
 }
 
 std::set<std::string> paths_of_norms(const nn::Module& model) {
@@ -53,11 +52,6 @@ std::set<std::string> paths_of_norms(const nn::Module& model) {
     }
   }
   return paths;
-}
-
-/// Batch norm's count of batches, which no output depends on.
-bool is_counter(const std::string& name) {
-  return name.ends_with("num_batches_tracked");
 }
 
 std::string list_text(std::string_view before, const std::vector<std::string>& names) {
@@ -73,7 +67,7 @@ std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
       with_own_names(file.string(), load_weights(file, recipe.use_ema ? Weights::ema : Weights::model), library);
   check_finite(kOp, file.string(), given);
   const std::set<std::string> norms = paths_of_norms(model);
-  const std::set<std::string> head{models::classifier_path(model)};
+  const std::string head = models::classifier_path(model);
   std::map<std::string, Tensor> left(given.begin(), given.end());
 
   nn::NamedTensors dict;
@@ -84,18 +78,18 @@ std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
   for (const auto& [name, x] : own) {
     const auto found = left.find(name);
     const bool fits = found != left.end() && found->second.numel() == x.numel();
-    const bool of_head = is_part_of(name, head);
-    const bool of_norm = is_part_of(name, norms);
+    const bool of_head = module_of(name) == head;
+    const bool of_norm = norms.contains(module_of(name));
     if (fits && !(of_head && recipe.reset_head)) {
       dict.emplace_back(name, found->second);
       ++taken;
     } else if (of_head ? recipe.reset_head || !recipe.strict : of_norm && !recipe.strict) {
       dict.emplace_back(name, copy_of(x.detach(), MemoryFormat::contiguous));
-      if (!is_counter(name)) {
+      if (!nn::is_counter(name)) {
         anew.push_back(name);
       }
     } else if (found != left.end()) {
-      dict.emplace_back(name, found->second);  // an Error
+      dict.emplace_back(name, found->second);  // load_tensors() refuses it
     }
     if (found != left.end()) {
       left.erase(found);
@@ -103,12 +97,12 @@ std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
   }
   for (const auto& [name, x] : given) {
     if (left.contains(name)) {
-      if (is_part_of(name, norms) && !recipe.strict) {
-        if (!is_counter(name)) {
+      if (norms.contains(module_of(name)) && !recipe.strict) {
+        if (!nn::is_counter(name)) {
           unused.push_back(name);
         }
       } else {
-        dict.emplace_back(name, x);  // an Error
+        dict.emplace_back(name, x);  // likewise
       }
     }
   }

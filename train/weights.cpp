@@ -4,7 +4,6 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/excerpt.h"
-#include "data/pytorch_file.h"
 #include "models/registry.h"
 
 #include <fmt/format.h>
@@ -33,10 +32,6 @@ std::string origin_of(const nn::NamedTensors& tensors, const std::map<std::strin
   return model.empty() ? "of no known network" : fmt::format("of {} (by its names)", model);
 }
 
-std::map<std::string, std::string> metadata_of(const std::filesystem::path& file) {
-  return data::is_pytorch_file(file) ? std::map<std::string, std::string>() : data::load_safetensors_metadata(file);
-}
-
 int64_t count_not_finite(const Tensor& x) {
   const Tensor rows = copy_of(to_device(x, kCpu), MemoryFormat::contiguous);
   return dispatch_any_floating(kOp, rows.dtype(), [&]<class T>(T) {
@@ -62,7 +57,7 @@ void load_tensors(nn::Module& model, const std::string& name, const std::filesys
     model.load_state_dict(tensors);
   } catch (const Error& error) {
     fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), name,
-         origin_of(in_file, metadata_of(file)), error.what());
+         origin_of(in_file, weights_metadata(file)), error.what());
   }
 }
 

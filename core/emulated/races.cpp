@@ -46,7 +46,6 @@ std::string source_line(const void* code) {
 void Races::begin_launch(int threads) {
   threads_ = static_cast<uint32_t>(threads);
   now_ = 0;
-  launch_ = ++now_;
   pages_.clear();
   last_ = nullptr;
   text_.clear();
@@ -59,8 +58,12 @@ void Races::begin_block(int64_t block, const void* shared_memory, size_t shared_
   pass_barrier();
 }
 
+bool Races::is_shared(uintptr_t address) const {
+  return address >= shared_begin_ && address < shared_begin_ + shared_.size();
+}
+
 Races::Byte& Races::byte_at(uintptr_t address) {
-  if (address >= shared_begin_ && address < shared_begin_ + shared_.size()) {
+  if (is_shared(address)) {
     return shared_[address - shared_begin_];
   }
   const uintptr_t number = address / kPageBytes;
@@ -78,7 +81,7 @@ Races::Byte& Races::byte_at(uintptr_t address) {
 /// Threads of one block are in order across a barrier; blocks never are.
 bool Races::is_unordered(const Touch& other, uint32_t me) const {
   const bool same_block = other.who / threads_ == me / threads_;
-  return other.who != me && other.time >= (same_block ? barrier_ : launch_);
+  return other.who != me && other.time >= (same_block ? barrier_ : 1);
 }
 
 void Races::touch(int thread, const void* address, size_t bytes, bool write, const void* code) {
@@ -107,7 +110,7 @@ void Races::touch(int thread, const void* address, size_t bytes, bool write, con
 
 void Races::report(const Touch& other, bool other_wrote, const Touch& mine, bool write, size_t bytes,
                    uintptr_t address) {
-  const bool shared = address >= shared_begin_ && address < shared_begin_ + shared_.size();
+  const bool shared = is_shared(address);
   const auto line = [](const Touch& touch) {
     const std::string text = source_line(touch.code);
     return text.empty() ? text : " (" + text + ")";

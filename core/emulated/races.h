@@ -45,6 +45,7 @@ class Races {
   static constexpr size_t kPageBytes = 4096;
   using Page = std::array<Byte, kPageBytes>;
 
+  [[nodiscard]] bool is_shared(uintptr_t address) const;
   Byte& byte_at(uintptr_t address);
   [[nodiscard]] bool is_unordered(const Touch& other, uint32_t me) const;
   void report(const Touch& other, bool other_wrote, const Touch& mine, bool write, size_t bytes, uintptr_t address);
@@ -52,7 +53,6 @@ class Races {
   uint32_t threads_ = 0;
   uint32_t block_ = 0;
   uint32_t now_ = 0;
-  uint32_t launch_ = 0;   ///< when the launch began
   uint32_t barrier_ = 0;  ///< when the block began, or passed its last barrier
   uintptr_t shared_begin_ = 0;
   std::vector<Byte> shared_;

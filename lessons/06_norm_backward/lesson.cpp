@@ -20,7 +20,7 @@ namespace {
 constexpr ReduceOptions kKeep{.keepdim = true};
 const TensorOptions kFloat64{.dtype = DType::float64};
 
-/// Of rows x (rows, n). mean, var, rstd: (rows, 1), xhat: (rows, n).
+/// What the forward pass makes of rows x (rows, n): mean, var, rstd (rows, 1), and xhat (rows, n).
 struct Forward {
   Tensor mean, var, rstd, xhat;
 };

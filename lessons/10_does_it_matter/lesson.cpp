@@ -25,7 +25,7 @@ std::vector<double> accuracies(double mean, int64_t seeds, Generator& chance) {
   return (randn({seeds}, {.dtype = DType::float64}, chance) + mean).to_vector<double>();
 }
 
-/// Of 1000 comparisons of two norms with a true difference, how many satisfy `claim`.
+/// Counts how many of 1000 comparisons of two norms with a true difference satisfy `claim`.
 template <class F>
 int count_claims(double true_difference, int64_t seeds, F&& claim) {
   Generator chance(10);

@@ -12,7 +12,7 @@
 
 inline constexpr double kEps = 1e-5;
 
-/// Of an image. T is float or double; compute in T.
+/// The statistics of an image. T is float or double; compute in T.
 template <class T>
 struct MeanAndRstd {
   T mean = 0;
