@@ -6,10 +6,12 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/parallel.h"
+#include "data/safetensors.h"
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "nn/plugin.h"
 #include "train/checkpoint.h"
+#include "train/convert_norm.h"
 #include "train/dataset_notes.h"
 #include "train/evaluate.h"
 #include "train/evaluation_report.h"
@@ -29,6 +31,7 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -48,6 +51,8 @@ struct State {
   int64_t recalibrate = 0;
   bool fold = false;
   bool use_ema = false;
+  Option convert_norm;
+  std::string output;
 };
 
 /// Warns of other names, since another dataset may have the same classes. Throws Error for another number of classes.
@@ -70,14 +75,39 @@ void warn_of_skipped(const data::Dataset& dataset) {
   }
 }
 
+/// Makes the network by the checkpoint's weights, with other norms if --convert-norm is given. In full precision.
+std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe& recipe,
+                                         const std::filesystem::path& file, int64_t classes) {
+  if (!state.convert_norm.given()) {
+    auto model = train::make_model(train::in_full_precision(recipe), classes);
+    train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
+    return model;
+  }
+  train::Recipe converted = recipe;
+  converted.initial_checkpoint = file.string();
+  converted.use_ema = state.use_ema;
+  // The run of the checkpoint may have begun with weights of a third norm.
+  const train::Recipe typed = state.recipe.applied_to(state.recipe.defaults());
+  converted.from_norm = typed.from_norm;
+  converted.convert_batches = typed.convert_batches;
+  converted.reset_head = false;
+  converted.strict = false;
+  const auto train_set = train::make_dataset(recipe, data::Split::train);
+  const train::ConvertedNetwork network =
+      train::convert_network(
+      converted, train_set, {.workers = static_cast<int>(state.running.workers), .head_may_be_other = false});
+  tell(state, network.text(converted));
+  warn_of_skipped(*train_set);
+  return network.model;
+}
+
 /// The network to evaluate, not yet in its precision.
 std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe,
                                          const std::filesystem::path& file,
                                          const std::shared_ptr<const data::Dataset>& dataset) {
   const int workers = static_cast<int>(state.running.workers);
   // Running statistics and folded weights are computed in float32; the result is converted afterwards.
-  auto model = train::make_model(train::in_full_precision(recipe), dataset->info().num_classes());
-  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
+  auto model = load_network(state, recipe, file, dataset->info().num_classes());
   train::check_finite("eval", file.string(), model->state_dict());
   if (state.recalibrate > 0) {
     const auto train_set = train::make_dataset(recipe, data::Split::train);
@@ -85,6 +115,14 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
     const int64_t used = train::recalibrate(*model, training, state.recalibrate);
     tell(state, fmt::format("running statistics are the average over {} training batches", used));
     warn_of_skipped(*train_set);
+  }
+  if (!state.output.empty()) {
+    std::map<std::string, std::string> metadata{{"model", recipe.model}};
+    if (recipe.norm_policy.empty()) {
+      metadata["norm"] = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+    }
+    data::save_safetensors(state.output, model->state_dict(), metadata);
+    tell(state, fmt::format("weights are written to {}", state.output));
   }
   if (state.fold) {
     data::Loader example = train::make_test_loader(recipe, dataset, 0);
@@ -103,6 +141,10 @@ void check_outputs(const State& state) {
     }
   };
   check_file(state.confusion_matrix, "a confusion matrix of 'norma eval'", train::kConfusionMatrixHead);
+  check(state.output.empty() || std::filesystem::path(state.output).extension() == ".safetensors", "eval",
+        "--output: expected a name *.safetensors, got '{}'", state.output);
+  check(state.output.empty() || !train::path_exists("eval", state.output), "eval",
+        "--output: expected a name that is not taken, got '{}'", state.output);
   const std::string json = state.json == "-" ? "" : state.json;
   if (!json.empty() && !state.confusion_matrix.empty()) {
     train::check_other_file("eval", "--json", json, "--confusion-matrix", state.confusion_matrix);
@@ -212,6 +254,7 @@ Command add_eval(CLI::App& program) {
       "  norma eval --checkpoint runs/mine\n"
       "  norma eval --checkpoint weights.safetensors --model resnet18 --norm group:8\n"
       "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
+      "  norma eval --checkpoint runs/mine --norm group:32 --convert-norm calibrate --output group.safetensors\n"
       "  norma eval --checkpoint runs/mine/model_best.safetensors --confusion-matrix confusion.csv --json -\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
@@ -231,11 +274,15 @@ Command add_eval(CLI::App& program) {
       .type_name("FILE.csv");
   add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output")
       .type_name("FILE.json");
+  add_path(app, "--output", state->output, "write the weights, with other norms or statistics, before --fold")
+      .type_name("FILE.safetensors");
   using Part = train::RecipePart;
+  state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
   state->running.add_plugin(app);
   state->running.add(app, {"threads", "device", "workers", "quiet"});
   state->model = option_of(app, "--model");
+  state->convert_norm = option_of(app, "--convert-norm");
   return {&app, [state] { return run(*state); }};
 }
 

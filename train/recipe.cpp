@@ -75,6 +75,9 @@ void check_recipe(const Recipe& recipe) {
   if (!recipe.norm.empty()) {
     nn::parse_norm(recipe.norm);
   }
+  if (!recipe.from_norm.empty()) {
+    nn::parse_norm(recipe.from_norm);
+  }
   policy_of(recipe);
   nn::check_conv_layer(recipe.conv_layer);
   precision_of(recipe);

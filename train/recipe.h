@@ -97,6 +97,9 @@ struct Recipe {
   bool reset_head = false;                  ///< with it: the classifier keeps its start values
   bool use_ema = false;                     ///< with it: take the averaged weights of the file
   bool strict = false;                      ///< with it: all tensors must be there, and be of use
+  std::string convert_norm = "keep";        ///< with it: the way to other norms (convert_norm.h)
+  int64_t convert_batches = 10;             ///< training batches for it
+  std::string from_norm;                    ///< the norm in the file; "": the file says it
   std::optional<double> head_lr;            ///< learning rate of the classifier; none: lr
   bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;

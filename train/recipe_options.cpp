@@ -8,6 +8,7 @@
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
 #include "train/augmentation.h"
+#include "train/convert_norm.h"
 #include "train/ranges.h"
 #include "train/recipe_option.h"
 
@@ -62,6 +63,7 @@ constexpr Needed kScale{"scale", [](const Recipe& r) { return !r.scale.empty(); 
 constexpr Needed kReprob{"reprob", [](const Recipe& r) { return r.reprob > 0; }};
 constexpr Needed kLrBase{"lr-base", [](const Recipe& r) { return r.lr_base > 0; }};
 constexpr Needed kInitial{"initial-checkpoint", [](const Recipe& r) { return !r.initial_checkpoint.empty(); }};
+constexpr Needed kConverting{"convert-norm", [](const Recipe& r) { return r.convert_norm != "keep"; }};
 constexpr Needed kModelEma{"model-ema", [](const Recipe& r) { return r.model_ema; }};
 constexpr Needed kSkipping{"skip-nonfinite", [](const Recipe& r) { return r.skip_nonfinite; }};
 constexpr Needed kFolder{"dataset imagefolder", [](const Recipe& r) { return r.dataset == "imagefolder"; }};
@@ -277,6 +279,21 @@ std::vector<std::vector<Option>> table() {
            Option("strict", &Recipe::strict,
                   "refuse a file that lacks tensors of norms or of the classifier, or has others",
                   {.on_resume = kFixed, .needs = kInitial})}),
+      about(Part::conversion, "Weights at the start",
+            {Option("convert-norm", &Recipe::convert_norm,
+                    "{names}: how weights of another norm become those of --norm: weight and bias as they are, or "
+                    "fitted to the running statistics of batch norm, or to training images",
+                    {.on_resume = kFixed, .names = convert_norm_names, .kind = "way to change norms",
+                     .needs = kInitial}),
+             Option("convert-batches", &Recipe::convert_batches, ranges::kSteps,
+                    "training batches that it looks at", {.on_resume = kFixed, .needs = kConverting}),
+             Option("from-norm", &Recipe::from_norm, "the norm of the weights in the file",
+                    {.on_resume = kFixed,
+                     .absent = "as the file says",
+                     .value_name = "SPEC",
+                     .expected = "a norm",
+                     .names = nn::norm_names,
+                     .needs = kConverting})}),
       about(
           Part::run, kOptimisation,
           {Option("skip-nonfinite", &Recipe::skip_nonfinite,

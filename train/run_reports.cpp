@@ -120,6 +120,14 @@ bool RunReports::evaluate_into(TrainResult& result) {
   return true;
 }
 
+void RunReports::print_start() {
+  const Evaluation test = evaluate_network(*run_.model);
+  if (test.complete) {
+    print(options_.labelled(
+        fmt::format("before training: test accuracy {:.2f} %, test loss {:.4f}", 100 * test.accuracy, test.loss)));
+  }
+}
+
 Evaluation RunReports::evaluate_network(nn::Module& model) const {
   const DataParallel& processes = run_.processes;
   data::Loader batches =

@@ -23,6 +23,8 @@ class RunReports {
 
   /// Prints a line that stays.
   void print(const std::string& text) { progress_.print(text); }
+  /// Evaluates the network before the first step, and prints its accuracy.
+  void print_start();
   /// True iff the run ended between a checkpoint and the row of its step.
   [[nodiscard]] bool row_is_missing() const;
   /// Shows the last step, and counts its loss for the rows to come.

@@ -68,6 +68,9 @@ TrainResult TrainingLoop::run() {
   if (const std::string text = empty_classes_text(run_.test_set->info()); !text.empty()) {
     reports_.print(text);
   }
+  if (!run_.initial.empty() && run_.recipe.convert_norm != Recipe{}.convert_norm && options_.evaluate) {
+    reports_.print_start();
+  }
   if (run_.step == run_.total_steps() && !output_.has_last()) {  // resumed from a file elsewhere, it would write no
                                                                  // checkpoint
     output_.save();

@@ -5,6 +5,7 @@
 #include "core/parse_number.h"
 #include "nn/plugin.h"
 #include "ops/shape/copy.h"
+#include "train/convert_norm.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
 #include "train/initial_weights.h"
@@ -84,6 +85,11 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   model = make_model(recipe, train_set->info().num_classes());
   if (!resumed && !recipe.initial_checkpoint.empty()) {
     initial = load_initial_weights(*model, recipe);
+    if (recipe.convert_norm != Recipe{}.convert_norm) {
+      const ConvertedNetwork converted = convert_network(recipe, train_set);
+      model->load_state_dict(converted.model->state_dict());
+      initial += "\n" + converted.text(recipe);
+    }
   }
   optimizer = make_optimizer(recipe, *model);
   const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);

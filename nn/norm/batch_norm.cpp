@@ -178,6 +178,17 @@ std::string FrozenBatchNorm2d::name() const {
   return fmt::format("FrozenBatchNorm2d({}, eps={})", channels_, eps_);
 }
 
+std::optional<BatchEvaluation> evaluation_of(const Module& module) {
+  if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
+    return BatchEvaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(),
+                           norm->options().eps};
+  }
+  if (const auto* norm = dynamic_cast<const FrozenBatchNorm2d*>(&module)) {
+    return BatchEvaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->eps()};
+  }
+  return std::nullopt;
+}
+
 InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLayerOptions& options)
     : axes_(axes), channels_(channels), options_(options) {
   const std::string layer = fmt::format("InstanceNorm{}d", axes);

@@ -156,6 +156,18 @@ class FrozenBatchNorm2d : public Norm {
   Tensor running_var_;
 };
 
+/// The numbers of a batch norm in evaluation; undefined tensors where it has none.
+struct BatchEvaluation {
+  Tensor mean;
+  Tensor var;
+  Tensor weight;
+  Tensor bias;
+  double eps = 0;
+};
+
+/// The numbers of a batch norm, frozen ones included; none for another module.
+std::optional<BatchEvaluation> evaluation_of(const Module& module);
+
 struct InstanceNormLayerOptions {
   double eps = norma::InstanceNormOptions{}.eps;
   double momentum = 0.1;             ///< as BatchNormLayerOptions::momentum, but never none
@@ -172,6 +184,7 @@ class InstanceNorm : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
+  [[nodiscard]] double eps() const { return options_.eps; }
 
  protected:
   /// `axes`: the number of axes behind the channels.

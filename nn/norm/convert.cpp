@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 #include <typeinfo>
 
 namespace norma::nn {
@@ -42,26 +41,6 @@ bool is_of_kind(const Norm& norm, const NormChoice& from) {
   const Module& known = *made;
   const Module& own = norm;
   return typeid(own) == typeid(known) && (any || own.name() == known.name());
-}
-
-/// The numbers of a batch norm in evaluation; undefined tensors where it has none.
-struct Evaluation {
-  Tensor mean;
-  Tensor var;
-  Tensor weight;
-  Tensor bias;
-  double eps = 0;
-};
-
-/// The Evaluation of a batch norm; none for another module.
-std::optional<Evaluation> evaluation_of(const Module& module) {
-  if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
-    return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->options().eps};
-  }
-  if (const auto* norm = dynamic_cast<const FrozenBatchNorm2d*>(&module)) {
-    return Evaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->eps()};
-  }
-  return std::nullopt;
 }
 
 /// A convolution and the batch norm that reads its output.
@@ -158,7 +137,7 @@ struct Folded {
   Tensor bias;
 };
 
-Folded fold(const Conv2d& conv, const Evaluation& norm) {
+Folded fold(const Conv2d& conv, const BatchEvaluation& norm) {
   const auto values = [](const Tensor& x, size_t count, double otherwise) {
     return x.defined() ? doubles(x) : std::vector<double>(count, otherwise);
   };

@@ -111,6 +111,7 @@ class ChannelNorm : public Norm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
+  [[nodiscard]] double eps() const { return options_.eps; }
 
  protected:
   ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias = true);
@@ -165,6 +166,7 @@ class GroupNorm : public ChannelNorm {
  public:
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
+  [[nodiscard]] int64_t groups() const { return groups_; }
 
  private:
   int64_t groups_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -127,4 +128,34 @@ TEST_CASE("norma: bytes that are no UTF-8 and escape sequences reach no terminal
   CHECK_MESSAGE(train.code == 0, train.err);
   CHECK_MESSAGE(train.out.find("; o??/last.safetensors\n") != std::string::npos, train.out);
   CHECK(train.out.find('\x1B') == std::string::npos);
+}
+
+TEST_CASE("norma eval --convert-norm: other norms, and a file of their weights") {
+  const TemporaryFolder folder;
+  REQUIRE(run_norma(folder.path(), kTrain + " --norm batch").code == 0);
+  const std::string convert = "eval --checkpoint o --threads 1 --norm group:8 --convert-batches 2 ";
+  const Outcome converted = run_norma(folder.path(), convert + "--convert-norm calibrate --output g.safetensors");
+  CHECK_MESSAGE(converted.code == 0, converted.err);
+  CHECK(converted.out.starts_with("convert-norm: batch → group:8, calibrate; differences over 8 training images, "));
+  CHECK(converted.out.find("\nweights are written to g.safetensors\nconvnext_atto group:8 on shapes: accuracy ") !=
+        std::string::npos);
+  const Outcome again = run_norma(folder.path(),
+                                  "eval --checkpoint g.safetensors --model convnext_atto --patch-size 4 --norm group:8 "
+                                  "--dataset shapes --batch-size 4 --images 8 --test-images 20 --threads 1");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  const auto figures = [](const std::string& out) {
+    const size_t begin = out.find("accuracy ");
+    return out.substr(begin, out.find(" (20 images") - begin);
+  };
+  CHECK(figures(again.out) == figures(converted.out));
+
+  const Outcome taken = run_norma(folder.path(), convert + "--convert-norm fold --output g.safetensors");
+  CHECK(taken.code == 2);
+  CHECK(taken.err == "norma: eval: --output: expected a name that is not taken, got 'g.safetensors'\n");
+  const Outcome refused = run_norma(folder.path(),
+                                    "eval --checkpoint o --threads 1 --norm frn --convert-norm calibrate --output "
+                                    "f.safetensors");
+  CHECK(refused.code == 2);
+  CHECK(refused.err.starts_with("norma: calibrate_norms: 'stem.1': expected a norm whose output is weight · v + bias, "));
+  CHECK(!std::filesystem::exists(folder / "f.safetensors"));
 }

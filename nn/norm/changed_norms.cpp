@@ -1,0 +1,166 @@
+#include "nn/norm/changed_norms.h"
+
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "nn/norm/map_norms.h"
+#include "nn/norm/norm.h"
+#include "ops/reduce/reduce.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+namespace norma::nn {
+namespace {
+
+/// True for a norm that bends its inputs by a factor, alpha, that all channels share.
+bool has_alpha(const Module& norm) {
+  return dynamic_cast<const DynamicTanh*>(&norm) != nullptr;
+}
+
+}  // namespace
+
+std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Module& old) {
+  std::map<std::string, Module*> before;
+  for (const auto& [path, module] : old.named_modules()) {
+    before.emplace(path, module);
+  }
+  std::vector<ChangedNorm> changed;
+  for (const auto& [path, module] : model.named_modules()) {
+    const auto found = before.find(path);
+    const bool is_norm = dynamic_cast<const Norm*>(module) != nullptr ||
+                         (found != before.end() && dynamic_cast<const Norm*>(found->second) != nullptr);
+    if (is_norm) {
+      check(found != before.end(), op, "old: expected a layer '{}' as in model, got none", path);
+      if (module->name() != found->second->name()) {
+        changed.push_back({path, module, found->second});
+      }
+    }
+  }
+  return changed;
+}
+
+void ChannelMoments::add(const Tensor& x) {
+  check(x.rank() >= 2, "ChannelMoments", "x: expected (N, channels, …), got sizes {}", to_string(x.sizes()));
+  if (x.numel() == 0) {
+    return;
+  }
+  Axes axes{0};
+  for (int64_t axis = 2; axis < x.rank(); ++axis) {
+    axes.push_back(axis);
+  }
+  const Tensor wide = in_float64(x);
+  const std::vector<double> mean = norma::mean(wide, axes).to_vector<double>();
+  const std::vector<double> var = norma::var(wide, axes, {.correction = 0}).to_vector<double>();
+  mean_.resize(mean.size(), 0);
+  squares_.resize(mean.size(), 0);
+  const auto before = static_cast<double>(count_);
+  const auto added = static_cast<double>(x.numel() / x.size(1));
+  for (size_t c = 0; c < mean.size(); ++c) {
+    const double step = mean[c] - mean_[c];
+    mean_[c] += step * added / (before + added);
+    squares_[c] += var[c] * added + step * step * before * added / (before + added);
+  }
+  count_ += x.numel() / x.size(1);
+}
+
+MeanAndDeviation ChannelMoments::result() const {
+  MeanAndDeviation result{.mean = mean_, .deviation = {}};
+  for (const double squares : squares_) {
+    result.deviation.push_back(std::sqrt(squares / static_cast<double>(count_)));
+  }
+  return result;
+}
+
+std::vector<double> ChannelMoments::unbiased_var() const {
+  std::vector<double> result;
+  for (const double squares : squares_) {
+    result.push_back(squares / static_cast<double>(std::max<int64_t>(count_ - 1, 1)));
+  }
+  return result;
+}
+
+double ChannelMoments::root_mean_square() const {
+  double sum = 0;
+  for (size_t c = 0; c < mean_.size(); ++c) {
+    sum += mean_[c] * mean_[c] + squares_[c] / static_cast<double>(count_);
+  }
+  return std::sqrt(sum / static_cast<double>(mean_.size()));
+}
+
+Tensor tensor_of(const Module& module, const std::string& name) {
+  for (const auto& [own, x] : module.state_dict()) {
+    if (own == name) {
+      return x.detach();
+    }
+  }
+  return {};
+}
+
+void write(const std::vector<double>& values, const Tensor& to) {
+  copy_into(from_vector(values, to.sizes(), {.dtype = DType::float64, .device = kCpu}), to);
+}
+
+std::vector<double> values_of(const Module& module, const std::string& name, int64_t channels, double otherwise) {
+  const Tensor x = tensor_of(module, name);
+  return x.defined() && x.numel() == channels ? in_float64(x).to_vector<double>()
+                                              : std::vector<double>(static_cast<size_t>(channels), otherwise);
+}
+
+std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {
+  const bool is_factor = dynamic_cast<const GlobalResponseNorm*>(changed.before) == nullptr;
+  std::vector<double> weights = is_factor ? values_of(*changed.before, "weight", channels, 1)
+                                          : std::vector<double>(static_cast<size_t>(channels), 1);
+  for (const Module* norm : {changed.before, changed.after}) {  // tanh falls where alpha is negative
+    if (has_alpha(*norm) && in_float64(tensor_of(*norm, "alpha")).to_vector<double>().front() < 0) {
+      for (double& weight : weights) {
+        weight = -weight;
+      }
+    }
+  }
+  return weights;
+}
+
+void scale_alpha(Module& norm, double root_mean_square) {
+  if (!has_alpha(norm) || !(root_mean_square > 0)) {
+    return;
+  }
+  const Tensor alpha = tensor_of(norm, "alpha");
+  write({in_float64(alpha).to_vector<double>().front() / root_mean_square}, alpha);
+}
+
+WeightAndBias::WeightAndBias(std::string_view op, const std::string& path, const Module& norm)
+    : weight(tensor_of(norm, "weight")), bias(tensor_of(norm, "bias")) {
+  check(weight.defined() && weight.rank() == 1, op, "'{}': expected a norm with a weight for each channel, got {}", path,
+        norm.name());
+}
+
+void WeightAndBias::set(double scale, double shift) const {
+  const auto fill = [](const Tensor& x, double value) {
+    write(std::vector<double>(static_cast<size_t>(x.numel()), value), x);
+  };
+  fill(weight, scale);
+  if (bias.defined()) {
+    fill(bias, shift);
+  }
+}
+
+void WeightAndBias::match(const MeanAndDeviation& output, const MeanAndDeviation& v,
+                          const std::vector<double>& old_weight) const {
+  constexpr double kFlat = 1e-6;
+  std::vector<double> scale = old_weight;
+  std::vector<double> shift(scale.size());
+  for (size_t c = 0; c < scale.size(); ++c) {
+    if (v.deviation[c] > kFlat * (1 + std::abs(v.mean[c]))) {
+      scale[c] = std::copysign(output.deviation[c] / v.deviation[c], old_weight[c]);
+    }
+    shift[c] = output.mean[c] - scale[c] * v.mean[c];
+  }
+  write(scale, weight);
+  if (bias.defined()) {
+    write(shift, bias);
+  }
+}
+
+}  // namespace norma::nn

@@ -1,0 +1,93 @@
+#pragma once
+
+#include "core/tensor.h"
+#include "nn/module.h"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace norma::nn {
+
+// What calibrate.cpp, fold_statistics.cpp and compare_norms.cpp share.
+
+/// A layer that has another norm than before.
+struct ChangedNorm {
+  std::string path;
+  Module* after;
+  Module* before;
+};
+/// All of them, in the order of the modules. Throws Error, in the name of `op`, unless both networks have the same paths.
+std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Module& old);
+
+/// Of each channel.
+struct MeanAndDeviation {
+  std::vector<double> mean;
+  std::vector<double> deviation;  ///< biased, as a norm's
+};
+
+/// Mean and deviation of each channel of (N, channels, …), over all tensors added, in float64. The parts are merged by
+/// Chan's formula.
+class ChannelMoments {
+ public:
+  void add(const Tensor& x);
+  [[nodiscard]] MeanAndDeviation result() const;
+  [[nodiscard]] const std::vector<double>& mean() const { return mean_; }
+  /// Unbiased, as in running statistics.
+  [[nodiscard]] std::vector<double> unbiased_var() const;
+  /// Over all channels.
+  [[nodiscard]] double root_mean_square() const;
+
+ private:
+  int64_t count_ = 0;  ///< of each channel
+  std::vector<double> mean_;
+  std::vector<double> squares_;  ///< of the differences from the mean
+};
+
+/// Weight and bias of a norm. `bias` is undefined where it has none.
+struct WeightAndBias {
+  Tensor weight;
+  Tensor bias;
+
+  /// Throws Error, in the name of `op`, for a norm without a weight for each channel.
+  WeightAndBias(std::string_view op, const std::string& path, const Module& norm);
+  /// Sets them so that the norm returns scale · v + shift.
+  void set(double scale, double shift) const;
+  /// Sets γ' and β' (calibrate.h) by mean and deviation of each channel of the old output and of v. A channel where v
+  /// has no deviation gets `old_weight`; the others have its sign.
+  void match(const MeanAndDeviation& output, const MeanAndDeviation& v, const std::vector<double>& old_weight) const;
+};
+
+/// The values of the tensor `name` of a module itself; `otherwise` for each channel if it has none.
+std::vector<double> values_of(const Module& module, const std::string& name, int64_t channels, double otherwise);
+/// The weights of the old norm by which the new weights get their signs; 1 where it has none that is a factor.
+std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels);
+/// Writes the values to a tensor of any floating dtype.
+void write(const std::vector<double>& values, const Tensor& to);
+/// The tensor of that name in a module itself, a parameter or a buffer; undefined if there is none.
+Tensor tensor_of(const Module& module, const std::string& name);
+/// For dyt: alpha becomes its value over `root_mean_square` of the inputs, if that is not 0. Nothing for other norms.
+void scale_alpha(Module& norm, double root_mean_square);
+
+/// Registers hooks, and removes them at the end of the scope.
+class Hooks {
+ public:
+  Hooks() = default;
+  ~Hooks() {
+    for (const auto& [module, number] : hooks_) {
+      module->remove_forward_hook(number);
+    }
+  }
+  Hooks(const Hooks&) = delete;
+  Hooks& operator=(const Hooks&) = delete;
+
+  void add(Module& module, Module::ForwardHook hook) {
+    hooks_.emplace_back(&module, module.register_forward_hook(std::move(hook)));
+  }
+
+ private:
+  std::vector<std::pair<Module*, int64_t>> hooks_;
+};
+
+}  // namespace norma::nn

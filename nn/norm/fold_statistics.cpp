@@ -1,0 +1,166 @@
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/tape.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/calibrate.h"
+#include "nn/norm/changed_norms.h"
+#include "nn/norm/map_norms.h"
+
+#include <cmath>
+#include <optional>
+
+namespace norma::nn {
+namespace {
+
+constexpr std::string_view kOp = "fold_statistics";
+
+/// Mean and variance of each channel of the inputs.
+struct Inputs {
+  std::vector<double> mean;
+  std::vector<double> var;
+};
+
+/// The statistics of sets that a new norm takes of such inputs. None: those of each channel, `centred` or not.
+struct Sets {
+  int64_t channels;  ///< of a set, neighbours
+  bool subtracts_mean = true;
+  bool has_variance = true;  ///< false: divides by the root mean square
+  double eps = 0;
+};
+
+std::optional<Sets> sets_of(const Module& norm) {
+  if (const auto* group = dynamic_cast<const GroupNorm*>(&norm)) {
+    return Sets{.channels = group->channels() / group->groups(), .eps = group->eps()};
+  }
+  if (const auto* layer = dynamic_cast<const LayerNorm2d*>(&norm)) {
+    return Sets{.channels = layer->channels(), .eps = layer->eps()};
+  }
+  if (const auto* rms = dynamic_cast<const RMSNorm2d*>(&norm)) {
+    return Sets{.channels = rms->channels(), .subtracts_mean = false, .has_variance = false, .eps = rms->eps()};
+  }
+  if (const auto* simple = dynamic_cast<const SimpleNorm2d*>(&norm)) {
+    return Sets{.channels = simple->channels(), .subtracts_mean = false, .eps = simple->eps()};
+  }
+  if (const auto* instance = dynamic_cast<const InstanceNorm2d*>(&norm)) {
+    return Sets{.channels = 1, .eps = instance->eps()};
+  }
+  if (const auto batch = evaluation_of(norm)) {
+    return batch->mean.defined() ? std::optional(Sets{.channels = 1, .eps = batch->eps}) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Mean and deviation of v, the norm's value before weight and bias.
+MeanAndDeviation values_in_sets(const Sets& sets, const Inputs& x) {
+  MeanAndDeviation v{.mean = x.mean, .deviation = x.mean};
+  const auto size = static_cast<size_t>(sets.channels);
+  for (size_t first = 0; first < x.mean.size(); first += size) {
+    double mean = 0;
+    double squares = 0;
+    for (size_t c = first; c < first + size; ++c) {
+      mean += x.mean[c] / static_cast<double>(size);
+      squares += (x.var[c] + x.mean[c] * x.mean[c]) / static_cast<double>(size);
+    }
+    const double var = sets.has_variance ? squares - mean * mean : squares;
+    const double scale = 1 / std::sqrt(var + sets.eps);
+    for (size_t c = first; c < first + size; ++c) {
+      v.mean[c] = (x.mean[c] - (sets.subtracts_mean ? mean : 0)) * scale;
+      v.deviation[c] = std::sqrt(x.var[c]) * scale;
+    }
+  }
+  return v;
+}
+
+/// The same for a norm of single elements, by a sum over normal inputs: one image whose pixels are points of the normal
+/// distribution, with their shares.
+MeanAndDeviation values_of_normal(Module& norm, const WeightAndBias& parameters, const Inputs& x) {
+  constexpr int64_t kPoints = 401;
+  constexpr double kEnd = 8;  // deviations
+  std::vector<double> shares(kPoints);
+  std::vector<double> points(kPoints);
+  double sum = 0;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    points[i] = kEnd * (2 * static_cast<double>(i) / (kPoints - 1) - 1);
+    shares[i] = std::exp(-points[i] * points[i] / 2);
+    sum += shares[i];
+  }
+  std::vector<double> image;
+  for (size_t c = 0; c < x.mean.size(); ++c) {
+    for (const double point : points) {
+      image.push_back(x.mean[c] + std::sqrt(x.var[c]) * point);
+    }
+  }
+  double squares = 0;
+  for (size_t c = 0; c < x.mean.size(); ++c) {
+    squares += x.var[c] + x.mean[c] * x.mean[c];
+  }
+  scale_alpha(norm, std::sqrt(squares / static_cast<double>(x.mean.size())));
+  parameters.set(1, 0);
+  const Tensor& weight = parameters.weight;
+  const Tensor input = to_device(from_vector(image, {1, static_cast<int64_t>(x.mean.size()), 1, kPoints},
+                                             {.dtype = DType::float64, .device = kCpu}),
+                                 weight.device());
+  const std::vector<double> values =
+      in_float64(norm.forward(converted(input, weight.dtype()))).to_vector<double>();
+  MeanAndDeviation v;
+  for (size_t c = 0; c < x.mean.size(); ++c) {
+    double mean = 0;
+    double second = 0;
+    for (size_t i = 0; i < shares.size(); ++i) {
+      mean += values[c * kPoints + i] * shares[i] / sum;
+    }
+    for (size_t i = 0; i < shares.size(); ++i) {
+      const double difference = values[c * kPoints + i] - mean;
+      second += difference * difference * shares[i] / sum;
+    }
+    v.mean.push_back(mean);
+    v.deviation.push_back(std::sqrt(second));
+  }
+  return v;
+}
+
+void fold(const ChangedNorm& changed) {
+  const BatchEvaluation old = *evaluation_of(*changed.before);
+  Module& norm = *changed.after;
+  const WeightAndBias parameters(kOp, changed.path, norm);
+  const int64_t channels = parameters.weight.numel();
+  const Inputs x{.mean = in_float64(old.mean).to_vector<double>(), .var = in_float64(old.var).to_vector<double>()};
+  for (const char* name : {"running_mean", "running_var"}) {
+    if (const Tensor statistic = tensor_of(norm, name); statistic.defined()) {
+      write(values_of(*changed.before, name, channels, 0), statistic);
+    }
+  }
+  MeanAndDeviation output{.mean = values_of(*changed.before, "bias", channels, 0),
+                          .deviation = values_of(*changed.before, "weight", channels, 1)};
+  for (size_t c = 0; c < x.var.size(); ++c) {
+    output.deviation[c] = std::abs(output.deviation[c]) * std::sqrt(x.var[c] / (x.var[c] + old.eps));
+  }
+  const std::optional<Sets> sets = sets_of(norm);
+  const MeanAndDeviation v = sets ? values_in_sets(*sets, x) : values_of_normal(norm, parameters, x);
+  parameters.match(output, v, old_weights(changed, channels));
+}
+
+}  // namespace
+
+int64_t fold_statistics(Module& model, Module& old) {
+  const std::vector<ChangedNorm> changed = changed_norms(kOp, model, old);
+  for (const ChangedNorm& norm : changed) {  // all of them before the first change
+    const auto statistics = evaluation_of(*norm.before);
+    check(statistics && statistics->mean.defined(), kOp, "'{}': expected running statistics to fold, got {}", norm.path,
+          norm.before->name());
+    check(sets_of(*norm.after) || dynamic_cast<const DynamicTanh*>(norm.after) != nullptr, kOp,
+          "'{}': expected batch, group, layer2d, instance, simple2d, rms2d or dyt, got {}", norm.path,
+          norm.after->name());
+    const WeightAndBias has_weight(kOp, norm.path, *norm.after);
+  }
+  const NoGradGuard no_grad;
+  const Modes modes(model);
+  model.eval();
+  for (const ChangedNorm& norm : changed) {
+    fold(norm);
+  }
+  return static_cast<int64_t>(changed.size());
+}
+
+}  // namespace norma::nn
