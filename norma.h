@@ -37,6 +37,7 @@
 #include "nn/layers.h"
 #include "nn/module.h"
 #include "nn/norm/batch_norm.h"
+#include "nn/norm/calibrate.h"
 #include "nn/norm/convert.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/map_norms.h"

@@ -27,7 +27,7 @@ def norma(options, log):
     """Runs a command whose output goes to a file, unless that is there and complete."""
     done = log.with_suffix(".done")
     if not done.exists():
-        program = os.environ.get("NORMA", str(ROOT / "build/cpu-release/norma"))
+        program = os.environ.get("NORMA", str(ROOT / "build/cpu-release/cli/norma"))
         result = subprocess.run([program, *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         log.write_text(result.stdout)
         if result.returncode != 0:
@@ -75,7 +75,7 @@ def row(cells):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "build/norm_conversion", help="folder for the runs")
-    parser.add_argument("--images", type=int, default=60000, help="of the training before (default: 60000)")
+    parser.add_argument("--images", type=int, default=20000, help="of the training before (default: 20000)")
     parser.add_argument("--lr", type=float, default=2e-3, help="of the training before (default: 0.002)")
     parser.add_argument("--finetune-lr", type=float, default=5e-4, help="of the steps after (default: 0.0005)")
     parser.add_argument("--norms", default=",".join(NORMS), help=f"with commas (default: {','.join(NORMS)})")

@@ -93,8 +93,7 @@ std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe
   converted.reset_head = false;
   converted.strict = false;
   const auto train_set = train::make_dataset(recipe, data::Split::train);
-  const train::ConvertedNetwork network =
-      train::convert_network(
+  const train::ConvertedNetwork network = train::convert_network(
       converted, train_set, {.workers = static_cast<int>(state.running.workers), .head_may_be_other = false});
   tell(state, network.text(converted));
   warn_of_skipped(*train_set);

@@ -84,7 +84,7 @@ ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<con
                                  const ConvertOptions& options) {
   const int64_t classes = train_set->info().num_classes();
   Recipe before = recipe_before(recipe);
-  before.strict = true;  // a norm that lacks tensors would have start values
+  before.strict = true;                           // a norm that lacks tensors would have start values
   before.reset_head = options.head_may_be_other;  // no norm depends on it
   const auto old = make_model(in_full_precision(before), classes);
   load_initial_weights(*old, before);

@@ -132,8 +132,8 @@ void scale_alpha(Module& norm, double root_mean_square) {
 
 WeightAndBias::WeightAndBias(std::string_view op, const std::string& path, const Module& norm)
     : weight(tensor_of(norm, "weight")), bias(tensor_of(norm, "bias")) {
-  check(weight.defined() && weight.rank() == 1, op, "'{}': expected a norm with a weight for each channel, got {}", path,
-        norm.name());
+  check(weight.defined() && weight.rank() == 1, op, "'{}': expected a norm with a weight for each channel, got {}",
+        path, norm.name());
 }
 
 void WeightAndBias::set(double scale, double shift) const {

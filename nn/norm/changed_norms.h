@@ -18,7 +18,8 @@ struct ChangedNorm {
   Module* after;
   Module* before;
 };
-/// All of them, in the order of the modules. Throws Error, in the name of `op`, unless both networks have the same paths.
+/// All of them, in the order of the modules. Throws Error, in the name of `op`, unless both networks have the same
+/// paths.
 std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Module& old);
 
 /// Of each channel.

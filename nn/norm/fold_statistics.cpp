@@ -21,7 +21,7 @@ struct Inputs {
   std::vector<double> var;
 };
 
-/// The statistics of sets that a new norm takes of such inputs. None: those of each channel, `centred` or not.
+/// The sets whose statistics a new norm takes.
 struct Sets {
   int64_t channels;  ///< of a set, neighbours
   bool subtracts_mean = true;
@@ -101,8 +101,7 @@ MeanAndDeviation values_of_normal(Module& norm, const WeightAndBias& parameters,
   const Tensor input = to_device(from_vector(image, {1, static_cast<int64_t>(x.mean.size()), 1, kPoints},
                                              {.dtype = DType::float64, .device = kCpu}),
                                  weight.device());
-  const std::vector<double> values =
-      in_float64(norm.forward(converted(input, weight.dtype()))).to_vector<double>();
+  const std::vector<double> values = in_float64(norm.forward(converted(input, weight.dtype()))).to_vector<double>();
   MeanAndDeviation v;
   for (size_t c = 0; c < x.mean.size(); ++c) {
     double mean = 0;

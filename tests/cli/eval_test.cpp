@@ -141,7 +141,7 @@ TEST_CASE("norma eval --convert-norm: other norms, and a file of their weights")
         std::string::npos);
   const Outcome again = run_norma(folder.path(),
                                   "eval --checkpoint g.safetensors --model convnext_atto --patch-size 4 --norm group:8 "
-                                  "--dataset shapes --batch-size 4 --images 8 --test-images 20 --threads 1");
+                                  "--dataset shapes --batch-size 4 --test-images 20 --threads 1");
   CHECK_MESSAGE(again.code == 0, again.err);
   const auto figures = [](const std::string& out) {
     const size_t begin = out.find("accuracy ");
@@ -156,6 +156,7 @@ TEST_CASE("norma eval --convert-norm: other norms, and a file of their weights")
                                     "eval --checkpoint o --threads 1 --norm frn --convert-norm calibrate --output "
                                     "f.safetensors");
   CHECK(refused.code == 2);
-  CHECK(refused.err.starts_with("norma: calibrate_norms: 'stem.1': expected a norm whose output is weight · v + bias, "));
+  CHECK(
+      refused.err.starts_with("norma: calibrate_norms: 'stem.1': expected a norm whose output is weight · v + bias, "));
   CHECK(!std::filesystem::exists(folder / "f.safetensors"));
 }

@@ -32,8 +32,8 @@ std::shared_ptr<Module> two_norms(const std::string& norm) {
   const auto conv = [&](int64_t in, int64_t out) {
     return make_conv("conv", in, out, 3, {.padding = 1, .bias = false, .initialize = false});
   };
-  auto net = std::make_shared<Sequential>(std::initializer_list<std::shared_ptr<Module>>{
-      conv(3, 8), make_norm(norm, 8), conv(8, 12), make_norm(norm, 12)});
+  auto net = std::make_shared<Sequential>(
+      std::initializer_list<std::shared_ptr<Module>>{conv(3, 8), make_norm(norm, 8), conv(8, 12), make_norm(norm, 12)});
   net->to(DType::float64);
   return net;
 }
@@ -47,7 +47,9 @@ void give_numbers(Module& model) {
     }
     const Tensor some = random_tensor(x.sizes(), ++seed);
     const bool is_var = name.ends_with("running_var");
-    copy_into(is_var ? add(mul(some, some), 0.5) : name.ends_with("alpha") ? add(mul(some, 0.1), 0.7) : some,
+    copy_into(is_var                    ? add(mul(some, some), 0.5)
+              : name.ends_with("alpha") ? add(mul(some, 0.1), 0.7)
+                                        : some,
               x.detach());
   }
 }
@@ -121,8 +123,9 @@ Tensor typical_image(const BatchNorm& norm) {
 }  // namespace
 
 TEST_CASE("calibrate_norms: mean and deviation of each channel become the old network's") {
-  const std::vector<std::string> norms{"batch",        "group:4",    "layer2d",    "instance", "dyt",
-                                       "frozen_batch", "evonorm_s0", "evonorm_b0", "instance[track_running_stats=true]"};
+  const std::vector<std::string> norms{"batch",      "group:4",    "layer2d",
+                                       "instance",   "dyt",        "frozen_batch",
+                                       "evonorm_s0", "evonorm_b0", "instance[track_running_stats=true]"};
   for (const std::string& from : norms) {
     for (const std::string& to : norms) {
       if (from == to) {
@@ -219,7 +222,9 @@ TEST_CASE("calibrate_norms: dyt's alpha follows the size of the inputs") {
   give_numbers(*old);
   for (const double factor : {1.0, 100.0}) {
     const auto model = with_weights_of(*old, [] { return two_norms("dyt[alpha=0.25]"); });
-    const ImageBatches batches{.count = 1, .at = [factor](int64_t) { return mul(random_tensor({4, 3, 6, 5}, 5), factor); }};
+    const ImageBatches batches{.count = 1, .at = [factor](int64_t) {
+                                 return mul(random_tensor({4, 3, 6, 5}, 5), factor);
+                               }};
     CHECK(calibrate_norms(*model, *old, batches) == 2);
     double squares = 0;
     const Tensor x = (*old->children()[0].second)(batches.at(0));
@@ -248,8 +253,9 @@ TEST_CASE("calibrate_norms, fold_statistics: norms that they cannot fit are refu
   const auto group = two_norms("group:2");
   CHECK(error_of([&] { fold_statistics(*model, *group); }) ==
         "fold_statistics: '1': expected running statistics to fold, got GroupNorm(2, 8, eps=1e-05)");
-  CHECK(error_of([&] { fold_statistics(*model, *two_norms("batch[track_running_stats=false]")); })
-            .starts_with("fold_statistics: '1': expected running statistics to fold, got BatchNorm2d(8, "));
+  CHECK(error_of([&] {
+          fold_statistics(*model, *two_norms("batch[track_running_stats=false]"));
+        }).starts_with("fold_statistics: '1': expected running statistics to fold, got BatchNorm2d(8, "));
   CHECK(is_unchanged(*model, before));
   CHECK(error_of([&] { fold_statistics(*two_norms("frn"), *old); }) ==
         "fold_statistics: '1': expected batch, group, layer2d, instance, simple2d, rms2d or dyt, got "
@@ -264,7 +270,7 @@ TEST_CASE("fold_statistics: images with the running statistics get batch norm's 
   old->eval();
   const Tensor expected = old->children()[1].second->forward(x);
   for (const std::string to : {"group:4", "group:1", "group:2[eps=0.1]", "instance", "batch", "frozen_batch[eps=1e-3]",
-                                "sync_batch", "instance[track_running_stats=true]"}) {
+                               "sync_batch", "instance[track_running_stats=true]"}) {
     CAPTURE(to);
     const auto model = with_weights_of(*old, [&] { return two_norms(to); });
     CHECK(fold_statistics(*model, *old) == 2);

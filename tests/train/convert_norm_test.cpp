@@ -56,9 +56,10 @@ TEST_CASE("convert-norm: the norm before is that of the file") {
   CHECK(convert(resnet).images == 8);
   CHECK(convert(resnet).layers.size() == 20);
   write_weights(file, resnet, "group:4");
-  CHECK(error_of([&] { convert(resnet); }) ==
-        "convert-norm: " + file.string() +
-            ": expected running statistics of batch norm, or a norm in the metadata, got neither; say --from-norm SPEC");
+  CHECK(
+      error_of([&] { convert(resnet); }) ==
+      "convert-norm: " + file.string() +
+          ": expected running statistics of batch norm, or a norm in the metadata, got neither; say --from-norm SPEC");
   resnet.from_norm = "group:4";
   CHECK(convert(resnet).from == "group:4");
   resnet.from_norm = "batch";
@@ -83,8 +84,9 @@ TEST_CASE("convert-norm: fold and keep, and norms that stay") {
   recipe.norm = "group:8";
   write_weights(file, recipe, "layer2d");
   recipe.convert_norm = "fold";
-  CHECK(error_of([&] { convert(recipe); })
-            .starts_with("fold_statistics: 'stem.1': expected running statistics to fold, got LayerNorm2d("));
+  CHECK(error_of([&] {
+          convert(recipe);
+        }).starts_with("fold_statistics: 'stem.1': expected running statistics to fold, got LayerNorm2d("));
   write_weights(file, recipe, "batch");
   CHECK(convert(recipe).layers.front().mean <= 100);
   recipe.convert_norm = "keep";
