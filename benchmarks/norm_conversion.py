@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Changes the norm of trained networks in every way, and prints what became of their accuracy.
 
-Trains a ResNet-18 on Fashion-MNIST with each norm, then goes from each to each other one: with --convert-norm keep, fold and
-calibrate, before any training and after 100 steps. Prints the tables of docs/finetune.md, "Changing the norm".
+Trains a ResNet-18 on Fashion-MNIST with each norm, then goes from the first norm to each other one and back: with
+--convert-norm keep, fold and calibrate, before any training and after 100 steps. Prints the table of docs/finetune.md,
+"Changing the norm". --all goes from each norm to each other one.
 
     ./run build && python3 benchmarks/norm_conversion.py
 
@@ -79,6 +80,7 @@ def main():
     parser.add_argument("--lr", type=float, default=2e-3, help="of the training before (default: 0.002)")
     parser.add_argument("--finetune-lr", type=float, default=5e-4, help="of the steps after (default: 0.0005)")
     parser.add_argument("--norms", default=",".join(NORMS), help=f"with commas (default: {','.join(NORMS)})")
+    parser.add_argument("--all", action="store_true", help="all pairs, not those with the first norm alone")
     options = parser.parse_args()
     options.work.mkdir(parents=True, exist_ok=True)
     norms = options.norms.split(",")
@@ -86,7 +88,7 @@ def main():
     rows = []
     for before in norms:
         for after in norms:
-            if after == before:
+            if after == before or not (options.all or norms[0] in (before, after)):
                 continue
             ways = ["keep", "fold", "calibrate"] if before == "batch" else ["keep", "calibrate"]
             results = {how: convert(before, after, how, options.work, options.finetune_lr) for how in ways}

@@ -99,7 +99,7 @@ void calibrate(Module& model, const Target& target, const ImageBatches& batches)
   Module& norm = *target.norm.after;
   const WeightAndBias parameters(kOp, target.norm.path, norm);
   set_running_statistics(model, norm, batches);
-  scale_alpha(norm, target.input.root_mean_square());
+  scale_alpha(target.norm, target.input.root_mean_square());
   parameters.set(1, 0);
   ChannelMoments value;
   bool is_checked = false;

@@ -18,8 +18,9 @@ class Module;
 // deviation s that the old output has. v is the new norm's value before weight and bias, of mean m̂ and deviation ŝ:
 //   γ' = ± s / ŝ, with the sign of the old weight       β' = m - γ' m̂
 // A norm without a bias keeps the deviation; its mean stays γ' m̂. A channel without deviation (ŝ below a millionth of
-// 1 + |m̂|) keeps its weight, and gets the bias that gives the mean m. alpha of dyt becomes its start value over the
-// root mean square of the old layer's inputs, so that tanh bends where it would for inputs of deviation 1.
+// 1 + |m̂|) keeps its weight, and gets the bias that gives the mean m. alpha of dyt
+// becomes its start value over the root mean square of the old layer's inputs, so that tanh bends where it would for
+// inputs of deviation 1; the old layer's alpha, if it has one, stays.
 
 /// The batches of images of a walk.
 struct ImageBatches {

@@ -12,14 +12,6 @@
 #include <map>
 
 namespace norma::nn {
-namespace {
-
-/// True for a norm that bends its inputs by a factor, alpha, that all channels share.
-bool has_alpha(const Module& norm) {
-  return dynamic_cast<const DynamicTanh*>(&norm) != nullptr;
-}
-
-}  // namespace
 
 std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Module& old) {
   std::map<std::string, Module*> before;
@@ -56,13 +48,14 @@ void ChannelMoments::add(const Tensor& x) {
   mean_.resize(mean.size(), 0);
   squares_.resize(mean.size(), 0);
   const auto before = static_cast<double>(count_);
-  const auto added = static_cast<double>(x.numel() / x.size(1));
+  const int64_t count = x.numel() / x.size(1);
+  const auto added = static_cast<double>(count);
   for (size_t c = 0; c < mean.size(); ++c) {
     const double step = mean[c] - mean_[c];
     mean_[c] += step * added / (before + added);
     squares_[c] += var[c] * added + step * step * before * added / (before + added);
   }
-  count_ += x.numel() / x.size(1);
+  count_ += count;
 }
 
 MeanAndDeviation ChannelMoments::result() const {
@@ -108,6 +101,10 @@ std::vector<double> values_of(const Module& module, const std::string& name, int
                                               : std::vector<double>(static_cast<size_t>(channels), otherwise);
 }
 
+bool has_alpha(const Module& norm) {
+  return dynamic_cast<const MapNorm*>(&norm) != nullptr && tensor_of(norm, "alpha").defined();
+}
+
 std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {
   const bool is_factor = dynamic_cast<const GlobalResponseNorm*>(changed.before) == nullptr;
   std::vector<double> weights = is_factor ? values_of(*changed.before, "weight", channels, 1)
@@ -122,11 +119,11 @@ std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {
   return weights;
 }
 
-void scale_alpha(Module& norm, double root_mean_square) {
-  if (!has_alpha(norm) || !(root_mean_square > 0)) {
+void scale_alpha(const ChangedNorm& changed, double root_mean_square) {
+  if (!has_alpha(*changed.after) || has_alpha(*changed.before) || !(root_mean_square > 0)) {
     return;
   }
-  const Tensor alpha = tensor_of(norm, "alpha");
+  const Tensor alpha = tensor_of(*changed.after, "alpha");
   write({in_float64(alpha).to_vector<double>().front() / root_mean_square}, alpha);
 }
 

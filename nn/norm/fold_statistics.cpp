@@ -5,7 +5,6 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/calibrate.h"
 #include "nn/norm/changed_norms.h"
-#include "nn/norm/map_norms.h"
 
 #include <cmath>
 #include <optional>
@@ -74,7 +73,7 @@ MeanAndDeviation values_in_sets(const Sets& sets, const Inputs& x) {
 
 /// The same for a norm of single elements, by a sum over normal inputs: one image whose pixels are points of the normal
 /// distribution, with their shares.
-MeanAndDeviation values_of_normal(Module& norm, const WeightAndBias& parameters, const Inputs& x) {
+MeanAndDeviation values_of_normal(const ChangedNorm& changed, const WeightAndBias& parameters, const Inputs& x) {
   constexpr int64_t kPoints = 401;
   constexpr double kEnd = 8;  // deviations
   std::vector<double> shares(kPoints);
@@ -95,13 +94,14 @@ MeanAndDeviation values_of_normal(Module& norm, const WeightAndBias& parameters,
   for (size_t c = 0; c < x.mean.size(); ++c) {
     squares += x.var[c] + x.mean[c] * x.mean[c];
   }
-  scale_alpha(norm, std::sqrt(squares / static_cast<double>(x.mean.size())));
+  scale_alpha(changed, std::sqrt(squares / static_cast<double>(x.mean.size())));
   parameters.set(1, 0);
   const Tensor& weight = parameters.weight;
   const Tensor input = to_device(from_vector(image, {1, static_cast<int64_t>(x.mean.size()), 1, kPoints},
                                              {.dtype = DType::float64, .device = kCpu}),
                                  weight.device());
-  const std::vector<double> values = in_float64(norm.forward(converted(input, weight.dtype()))).to_vector<double>();
+  const std::vector<double> values =
+      in_float64(changed.after->forward(converted(input, weight.dtype()))).to_vector<double>();
   MeanAndDeviation v;
   for (size_t c = 0; c < x.mean.size(); ++c) {
     double mean = 0;
@@ -136,7 +136,7 @@ void fold(const ChangedNorm& changed) {
     output.deviation[c] = std::abs(output.deviation[c]) * std::sqrt(x.var[c] / (x.var[c] + old.eps));
   }
   const std::optional<Sets> sets = sets_of(norm);
-  const MeanAndDeviation v = sets ? values_in_sets(*sets, x) : values_of_normal(norm, parameters, x);
+  const MeanAndDeviation v = sets ? values_in_sets(*sets, x) : values_of_normal(changed, parameters, x);
   parameters.match(output, v, old_weights(changed, channels));
 }
 
@@ -148,7 +148,7 @@ int64_t fold_statistics(Module& model, Module& old) {
     const auto statistics = evaluation_of(*norm.before);
     check(statistics && statistics->mean.defined(), kOp, "'{}': expected running statistics to fold, got {}", norm.path,
           norm.before->name());
-    check(sets_of(*norm.after) || dynamic_cast<const DynamicTanh*>(norm.after) != nullptr, kOp,
+    check(sets_of(*norm.after) || has_alpha(*norm.after), kOp,
           "'{}': expected batch, group, layer2d, instance, simple2d, rms2d or dyt, got {}", norm.path,
           norm.after->name());
     const WeightAndBias has_weight(kOp, norm.path, *norm.after);

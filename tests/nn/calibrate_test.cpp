@@ -158,9 +158,16 @@ TEST_CASE("calibrate_norms: mean and deviation of each channel become the old ne
 }
 
 TEST_CASE("calibrate_norms: norms that are the same function give the same outputs") {
-  for (const std::string to : {"batch[eps=1e-2]", "sync_batch", "frozen_batch", "batch_renorm"}) {
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"batch", "batch[eps=1e-2]"},
+                                                        {"batch", "sync_batch"},
+                                                        {"batch", "frozen_batch"},
+                                                        {"batch", "batch_renorm"},
+                                                        {"group:4", "group:4[statistics=two_pass]"},
+                                                        {"dyt", "dyt[alpha=0.25]"}}) {
+    CAPTURE(from);
     CAPTURE(to);
-    const auto old = two_norms("batch");
+    const auto old = two_norms(from);
     give_numbers(*old);
     const auto model = with_weights_of(*old, [&] { return two_norms(to); });
     const ImageBatches batches = some_batches(DType::float64);
