@@ -149,6 +149,15 @@ TEST_CASE("norma eval --convert-norm: other norms, and a file of their weights")
   };
   CHECK(figures(again.out) == figures(converted.out));
 
+  const Outcome trained =
+      run_norma(folder.path(),
+                "train --model convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --images 8 --test-images "
+                "20 --threads 1 --output p --initial-checkpoint o/last.safetensors --norm group:8 --convert-norm "
+                "calibrate --convert-batches 2");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  CHECK_MESSAGE(trained.out.find("before training: test " + figures(converted.out).substr(0, 16)) != std::string::npos,
+                trained.out);
+
   const Outcome taken = run_norma(folder.path(), convert + "--convert-norm fold --output g.safetensors");
   CHECK(taken.code == 2);
   CHECK(taken.err == "norma: eval: --output: expected a name that is not taken, got 'g.safetensors'\n");
