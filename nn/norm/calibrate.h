@@ -17,10 +17,11 @@ class Module;
 // Both functions give weight γ' and bias β' of each channel so that the new output γ' v + β' has the mean m and the
 // deviation s that the old output has. v is the new norm's value before weight and bias, of mean m̂ and deviation ŝ:
 //   γ' = ± s / ŝ, with the sign of the old weight       β' = m - γ' m̂
-// A norm without a bias keeps the deviation; its mean stays γ' m̂. A channel without deviation (ŝ below a millionth of
-// 1 + |m̂|) keeps its weight, and gets the bias that gives the mean m. alpha of dyt
-// becomes its start value over the root mean square of the old layer's inputs, so that tanh bends where it would for
-// inputs of deviation 1; the old layer's alpha, if it has one, stays.
+// A norm without a bias gets the γ' for which (m - γ' m̂)² + (s - |γ'| ŝ)² is least, or 0 where that has another sign
+// than the old weight: mean and deviation come near m and s, and neither is met. A channel without deviation (ŝ below a
+// millionth of 1 + |m̂|) keeps its weight, and gets the bias that gives the mean m. alpha of dyt becomes its start value
+// over the root mean square of the old layer's inputs, so that tanh bends where it would for inputs of deviation 1; the
+// old layer's alpha, if it has one, stays.
 
 /// The batches of images of a walk.
 struct ImageBatches {
@@ -55,7 +56,7 @@ int64_t calibrate_norms(Module& model, Module& old, const ImageBatches& batches)
 ///   group, layer2d   the mean of μ, and of σ² + μ² less M², over the channels of a group, or all
 ///   instance         μ and σ² of the channel
 ///   simple2d         0, and as layer2d
-///   rms2d            0, and the mean of σ² + μ² over all channels
+///   rms2d            0, and the mean of σ² + μ² over all channels; without a bias as above, and so is simple2d
 ///   batch and kin    the running statistics, which are copied
 /// dyt, which has no sets, gets m̂ and ŝ of normal inputs with mean μ and variance σ². Returns the number of new norms.
 /// Throws Error, and has changed nothing, for an old norm without running statistics and for other new ones.

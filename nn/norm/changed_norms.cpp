@@ -149,10 +149,18 @@ void WeightAndBias::match(const MeanAndDeviation& output, const MeanAndDeviation
   std::vector<double> scale = old_weight;
   std::vector<double> shift(scale.size());
   for (size_t c = 0; c < scale.size(); ++c) {
-    if (v.deviation[c] > kFlat * (1 + std::abs(v.mean[c]))) {
-      scale[c] = std::copysign(output.deviation[c] / v.deviation[c], old_weight[c]);
+    const double v_mean = v.mean[c];
+    const double v_deviation = v.deviation[c];
+    if (v_deviation > kFlat * (1 + std::abs(v_mean))) {
+      const double deviation = std::copysign(output.deviation[c], old_weight[c]);
+      scale[c] = deviation / v_deviation;
+      if (!bias.defined()) {
+        const double nearest =
+            (v_mean * output.mean[c] + v_deviation * deviation) / (v_mean * v_mean + v_deviation * v_deviation);
+        scale[c] = std::signbit(nearest) == std::signbit(deviation) ? nearest : 0;
+      }
     }
-    shift[c] = output.mean[c] - scale[c] * v.mean[c];
+    shift[c] = output.mean[c] - scale[c] * v_mean;
   }
   write(scale, weight);
   if (bias.defined()) {
