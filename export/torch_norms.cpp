@@ -22,6 +22,16 @@ constexpr const char* kDynamicTanh = R"(class DynamicTanh(nn.Module):
         return torch.tanh(self.alpha * x) * self.weight[:, None, None] + self.bias[:, None, None]
 )";
 
+constexpr const char* kDynamicErf = R"(class DynamicErf(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.alpha, self.shift = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        return torch.erf(self.alpha * x + self.shift) * self.weight[:, None, None] + self.bias[:, None, None]
+)";
+
 /// ", name=value" unless the value is `otherwise`, PyTorch's.
 std::string argument(const NormChoice& norm, const std::string& name, const std::string& otherwise) {
   const auto found = norm.options.find(name);
@@ -122,6 +132,10 @@ const std::map<std::string, Writer>& writers() {
       {"dyt",
        [](const NormChoice& /*norm*/) {
          return PythonNorm{.call = "DynamicTanh(channels)", .definition = kDynamicTanh};
+       }},
+      {"derf",
+       [](const NormChoice& /*norm*/) {
+         return PythonNorm{.call = "DynamicErf(channels)", .definition = kDynamicErf};
        }},
       {"none", [](const NormChoice& /*norm*/) { return PythonNorm{.call = "nn.Identity()"}; }},
   };

@@ -70,9 +70,9 @@ struct Recipe {
   double bias_weight_decay = 0;    ///< of the biases of all other layers
   double layer_decay = 1;          ///< each block's rate is the next one's times this; 1: the same for all
   int64_t grad_accum_steps = 1;    ///< batches whose gradients make one update
-  double momentum = 0.9;           ///< SGD's and RMSprop's momentum, AdamW's and LAMB's beta1; one-cycle moves it
-  std::vector<double> opt_betas;   ///< beta1 (instead of `momentum`) and beta2 of AdamW and LAMB; empty: 0.999
-  std::optional<double> opt_eps;   ///< of AdamW, LAMB and RMSprop; none: 1e-8, 1e-6, 1e-10
+  double momentum = 0.9;           ///< of SGD, RMSprop and Muon; beta1 of AdamW and LAMB; one-cycle moves it
+  std::vector<double> opt_betas;   ///< beta1 (instead of `momentum`) and beta2 of AdamW and LAMB, and of Muon's AdamW
+  std::optional<double> opt_eps;   ///< of AdamW, LAMB, RMSprop and Muon; none: 1e-8, 1e-6, 1e-10, 1e-7
   std::string sched = "onecycle";  ///< one of schedule_names()
   double lr_base = 0;              ///< above 0: the learning rate for lr_base_size images, instead of `lr`
   int64_t lr_base_size = 256;

@@ -68,7 +68,7 @@ void check_cooldown(const Recipe& recipe, double epochs) {
 /// Checks the settings of an optimizer's averages, which not all optimizers have.
 void check_averages(const Recipe& recipe) {
   const std::vector<double>& betas = recipe.opt_betas;
-  const bool has_betas = recipe.opt == "adamw" || recipe.opt == "lamb";
+  const bool has_betas = recipe.opt == "adamw" || recipe.opt == "lamb" || recipe.opt == "muon";
   check(betas.empty() || has_betas, "train",
         "opt-betas: expected none with opt '{}', which has no use for them, got {}", recipe.opt,
         fmt::join(betas, ", "));
@@ -114,7 +114,7 @@ std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, cons
 }  // namespace
 
 std::vector<std::string> optimizer_names() {
-  return {"adamw", "sgd", "nesterov", "lamb", "rmsproptf"};
+  return {"adamw", "sgd", "nesterov", "lamb", "rmsproptf", "muon"};
 }
 
 std::vector<std::string> schedule_names() {
@@ -172,6 +172,13 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Mo
     nn::RmsPropTfOptions options{.lr = lr, .momentum = recipe.momentum};
     options.eps = recipe.opt_eps.value_or(options.eps);
     return std::make_unique<nn::RmsPropTf>(std::move(groups), options);
+  }
+  if (recipe.opt == "muon") {
+    nn::MuonOptions options{.lr = lr, .momentum = recipe.momentum};
+    options.beta1 = has_betas ? recipe.opt_betas[0] : options.beta1;
+    options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
+    options.eps = recipe.opt_eps.value_or(options.eps);
+    return std::make_unique<nn::Muon>(std::move(groups), options);
   }
   recipe_option("opt").check_value(recipe);
   return std::make_unique<nn::Sgd>(

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,6 +47,10 @@ inline Dual sqrt(const Dual& x) {
 inline Dual tanh(const Dual& x) {
   const long double cosine = std::cosh(x.value);
   return chain(x, std::tanh(x.value), 1 / (cosine * cosine));
+}
+inline Dual erf(const Dual& x) {
+  constexpr long double kTwoOverRootPi = 2 * std::numbers::inv_sqrtpi_v<long double>;
+  return chain(x, std::erf(x.value), kTwoOverRootPi * std::exp(-x.value * x.value));
 }
 inline Dual sigmoid(const Dual& x) {
   const long double s = 1 / (1 + std::exp(-x.value));

@@ -224,6 +224,16 @@ std::vector<Dual> dynamic_tanh_definition(const Arguments& a) {
   return y;
 }
 
+std::vector<Dual> dynamic_erf_definition(const Arguments& a) {
+  const Places places(a.sizes);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    y.push_back(erf(a.parameters[2][0] * a.x[i] + a.parameters[3][0]) * a.parameters[0][c] + a.parameters[1][c]);
+  }
+  return y;
+}
+
 // (weight - mean) / sqrt(var + eps) * gain [* gamma / sqrt(fan-in)] of each output channel
 std::vector<Dual> standardized(const Arguments& a, long double gamma) {
   const auto out = static_cast<size_t>(a.sizes[0]);
@@ -320,6 +330,15 @@ std::vector<Composite> make_composites() {
        .parameters = {kWeight, kBias, {.length = Length::one, .low = 0.5}},
        .apply = [](const Tensor& x, const Tensors& p, Statistics, double) { return dynamic_tanh(x, p[2], p[0], p[1]); },
        .define = dynamic_tanh_definition},
+      {.name = "derf",
+       .sizes = kSizes,
+       .why_not_one_each = "it has no sets",
+       .has_statistics = false,
+       .least_dx = 1,
+       .parameters = {kWeight, kBias, {.length = Length::one, .low = 0.5}, {.length = Length::one}},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics,
+                   double) { return dynamic_erf(x, p[2], p[3], p[0], p[1]); },
+       .define = dynamic_erf_definition},
       {.name = "std_conv",
        .sizes = kSizes,
        .why_not_one_each = one_is_error,

@@ -21,7 +21,7 @@ constexpr const char* kUnits =
     "  dx            1 / sqrt(var + eps) of the set; times the root mean square of dx in it, where that is above 1\n"
     "  dweight, db   the sum of |dy| (or of |dy * xhat|, if larger) over the elements with that weight\n"
     "From ghost_batch on, units are taken over the whole tensor: outputs of grn and local_response relative to their\n"
-    "root mean square; dx relative to that of the sum of |dy * dy/dx|, and at least 1 for dyt.\n"
+    "root mean square; dx relative to that of the sum of |dy * dy/dx|, and at least 1 for dyt and derf.\n"
     "wrong: outputs and gradients that are NaN or infinite where the definition is not, or the other way round.\n"
     "The largest errors are shown; a dash means not measured.\n";
 

@@ -1,4 +1,4 @@
-set(lesson_libraries norma::data hwy::hwy)
+set(lesson_libraries norma::nn hwy::hwy)
 
 # The student's kernel, ours and Norma's beside a copy.
 foreach(kind exercise solution)

@@ -73,6 +73,9 @@ Options read(const NormChoice& choice) {
   if constexpr (requires { options.alpha; }) {
     options.alpha = finite(choice, "alpha", options.alpha);
   }
+  if constexpr (requires { options.shift; }) {
+    options.shift = finite(choice, "shift", options.shift);
+  }
   if constexpr (requires { options.beta; }) {
     options.beta = finite(choice, "beta", options.beta);
     options.k = finite(choice, "k", options.k);
@@ -217,6 +220,7 @@ std::vector<BuiltIn> table() {
        /* needs_pixels= */ true},
       {"grn", plain<GlobalResponseNorm, GlobalResponseNormOptions>, {"eps"}},
       {"dyt", plain<DynamicTanh, DynamicTanhLayerOptions>, {"alpha"}},
+      {"derf", plain<DynamicErf, DynamicErfLayerOptions>, {"alpha", "shift"}},
       {"none", none, {}},
   };
 }

@@ -130,4 +130,24 @@ std::string DynamicTanh::name() const {
                      options_.axis == 1 ? "" : fmt::format(", axis={}", options_.axis));
 }
 
+DynamicErf::DynamicErf(int64_t channels, const DynamicErfLayerOptions& options)
+    : MapNorm("DynamicErf", channels), options_(options) {
+  alpha_ = register_parameter("alpha", full({1}, options.alpha));
+  shift_ = register_parameter("shift", full({1}, options.shift));
+  weight_ = register_parameter("weight", ones({channels}));
+  bias_ = register_parameter("bias", zeros({channels}));
+}
+
+Tensor DynamicErf::apply(const Tensor& x, Activation activation) {
+  if (options_.axis == 1) {
+    check_norm_input("dynamic_erf", x, channels(), 2, kMaxRank);
+  }
+  return dynamic_erf(x, alpha_, shift_, weight_, bias_, {.axis = options_.axis, .activation = activation});
+}
+
+std::string DynamicErf::name() const {
+  return fmt::format("DynamicErf({}, alpha={}, shift={}{})", channels(), options_.alpha, options_.shift,
+                     options_.axis == 1 ? "" : fmt::format(", axis={}", options_.axis));
+}
+
 }  // namespace norma::nn

@@ -133,4 +133,26 @@ class DynamicTanh : public MapNorm {
   Tensor bias_;
 };
 
+struct DynamicErfLayerOptions {
+  double alpha = 0.5;  ///< start value
+  double shift = 0;    ///< start value
+  int64_t axis = 1;    ///< of the channels in the input; -1 for (N, L, channels)
+};
+/// See dynamic_erf(). Parameters alpha and shift of (1), weight (1) and bias (0) of (channels).
+class DynamicErf : public MapNorm {
+ public:
+  explicit DynamicErf(int64_t channels, const DynamicErfLayerOptions& options = {});
+  [[nodiscard]] std::string name() const override;
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  DynamicErfLayerOptions options_;
+  Tensor alpha_;
+  Tensor shift_;
+  Tensor weight_;
+  Tensor bias_;
+};
+
 }  // namespace norma::nn

@@ -183,7 +183,7 @@ void Optimizer::set_numbers() {
 
 void Optimizer::record_step(const Tensor& guard) {
   struct Guarded {
-    Guarded(Tensor& slot, const Tensor& guard) : slot(slot) { slot = guard; }
+    Guarded(Tensor& in, const Tensor& guard) : slot(in) { slot = guard; }
     ~Guarded() { slot = {}; }
     Tensor& slot;
   };

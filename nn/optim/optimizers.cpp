@@ -2,13 +2,18 @@
 
 #include "core/factory.h"
 #include "nn/optim/optimizer.h"
+#include "ops/matmul/matmul.h"
 #include "ops/optimizer/kernels.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
+#include "ops/shape/view.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -37,6 +42,27 @@ std::vector<double> numbers_of(const std::vector<ParameterGroup>& groups, StepOf
     numbers.insert(numbers.end(), of_group.begin(), of_group.end());
   }
   return numbers;
+}
+
+/// The numbers of AdamW's step number `step`, from 1; `options.lr` is not used.
+kernels::AdamWStep adamw_numbers(const AdamWOptions& options, double rate, double weight_decay, int64_t step) {
+  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(options.beta2, static_cast<double>(step));
+  return {.beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .eps = options.eps,
+          .shrink = 1 - rate * weight_decay,
+          .step_size = rate / correction1,
+          .scale = 1 / std::sqrt(correction2)};
+}
+
+/// x as (size(0), the rest) in its memory, if its first axis is the outermost there; else a copy. The order of the
+/// columns does not matter to an orthogonal matrix that is written back to the same places.
+Tensor as_rows(const Tensor& x) {
+  const int64_t rows = x.size(0);
+  const int64_t columns = x.numel() / rows;
+  const bool outermost = is_non_overlapping_and_dense(x) && (rows == 1 || x.strides()[0] == columns);
+  return outermost ? alias(x, {rows, columns}, {columns, 1}, x.offset()) : reshape(contiguous(x), {rows, columns});
 }
 
 }  // namespace
@@ -94,15 +120,7 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
 }
 
 kernels::AdamWStep AdamW::step_of(const ParameterGroup& group, int64_t step) const {
-  const double correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step));
-  const double correction2 = 1 - std::pow(options_.beta2, static_cast<double>(step));
-  const double rate = lr() * group.lr_scale;
-  return {.beta1 = options_.beta1,
-          .beta2 = options_.beta2,
-          .eps = options_.eps,
-          .shrink = 1 - rate * group.weight_decay,
-          .step_size = rate / correction1,
-          .scale = 1 / std::sqrt(correction2)};
+  return adamw_numbers(options_, lr() * group.lr_scale, group.weight_decay, step);
 }
 
 std::vector<double> AdamW::numbers_of_next_step() const {
@@ -192,6 +210,95 @@ void RmsPropTf::update(const std::vector<Update>& updates) {
       step = velocity;
     }
     sub_(p, step);
+  }
+}
+
+Muon::Muon(std::vector<ParameterGroup> groups, const MuonOptions& options)
+    : Optimizer(std::move(groups), options.lr), options_(options) {
+  check(options.momentum >= 0 && options.momentum <= 1, "muon", "momentum: expected a value in [0, 1], got {}",
+        options.momentum);
+  check(options.newton_schulz_steps >= 1, "muon", "newton_schulz_steps: expected at least 1, got {}",
+        options.newton_schulz_steps);
+  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, "muon",
+        "beta1, beta2: expected values in [0, 1), got {}, {}", options.beta1, options.beta2);
+  check_not_negative("muon", "eps", options.eps);
+}
+
+bool Muon::orthogonalizes(const Sizes& sizes) {
+  if (sizes.size() < 2 || sizes[0] <= 1 || sizes[1] <= 1) {
+    return false;
+  }
+  const int64_t columns = sizes.numel() / sizes[0];
+  const auto [fewer, more] = std::minmax({sizes[0], columns});
+  return fewer >= 4 && more <= 128 * fewer;
+}
+
+Tensor newton_schulz(const Tensor& x, int64_t steps, double eps) {
+  check(x.rank() == 2 && steps >= 1, "newton_schulz", "x, steps: expected rank 2 and at least 1, got {}, {}", x.rank(),
+        steps);
+  // Coefficients that were searched for fast growth of small singular values, as in timm ("quintic"); the last repeats.
+  constexpr double kCoefficients[][3] = {{4.0848, -6.8946, 2.9270},
+                                         {3.9505, -6.3029, 2.6377},
+                                         {3.7418, -5.5913, 2.3037},
+                                         {2.8769, -3.1427, 1.2046},
+                                         {2.8366, -3.0525, 1.2012}};
+  const bool is_tall = x.size(0) > x.size(1);
+  Tensor y = is_tall ? transpose(x, 0, 1) : x;
+  y = div(y, clamp(sqrt(sum(mul(x, x))), eps, std::numeric_limits<double>::infinity()));
+  for (int64_t step = 0; step < steps; ++step) {
+    const auto& [a, b, c] = kCoefficients[std::min<int64_t>(step, std::size(kCoefficients) - 1)];
+    const Tensor squares = matmul(y, transpose(y, 0, 1));
+    const Tensor polynomial = add(mul(squares, b), mul(matmul(squares, squares), c));
+    y = add(mul(y, a), matmul(polynomial, y));
+  }
+  return is_tall ? transpose(y, 0, 1) : y;
+}
+
+void Muon::update_matrix(const Update& update) const {
+  Tensor p = update.parameter;
+  const double rate = lr() * update.group->lr_scale;
+  Tensor momentum = mul(update.gradient, 1 - options_.momentum);
+  if (update.state->front().defined()) {
+    add_(momentum, mul(update.state->front(), options_.momentum));
+  }
+  const Tensor rows = as_rows(momentum);
+  const double length = 0.2 * std::sqrt(static_cast<double>(std::max(rows.size(0), rows.size(1))));
+  const Tensor step = mul(newton_schulz(rows, options_.newton_schulz_steps, options_.eps), rate * length);
+  mul_(p, 1 - rate * update.group->weight_decay);
+  if (rows.storage() == momentum.storage()) {
+    Tensor values = as_rows(p);  // lies as its momentum does
+    sub_(values, step);
+  } else {
+    sub_(p, reshape(step, p.sizes()));
+  }
+  update.state->front() = momentum;  // only now, so that a step without memory can be taken once more
+}
+
+void Muon::update(const std::vector<Update>& updates) {
+  std::vector<AdamWUpdate> others;
+  for (const Update& update : updates) {
+    if (orthogonalizes(update.parameter.sizes())) {
+      update_matrix(update);
+      continue;
+    }
+    Tensor& average = (*update.state)[1];
+    Tensor& square_average = (*update.state)[2];
+    if (!average.defined()) {
+      average = zeros_like(update.parameter);
+    }
+    if (!square_average.defined()) {
+      square_average = zeros_like(update.parameter);
+    }
+    const AdamWOptions options{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
+    others.push_back(
+        {.parameter = update.parameter,
+         .gradient = update.gradient,
+         .average = average,
+         .square_average = square_average,
+         .step = adamw_numbers(options, lr() * update.group->lr_scale, update.group->weight_decay, steps())});
+  }
+  if (!others.empty()) {
+    adamw_step(others, guard());
   }
 }
 

@@ -128,4 +128,43 @@ class RmsPropTf : public Optimizer {
   RmsPropTfOptions options_;
 };
 
+struct MuonOptions {
+  double lr = 0.02;
+  double momentum = 0.95;
+  int64_t newton_schulz_steps = 5;
+  double eps = 1e-7;    ///< the least norm that a matrix is divided by, and AdamW's eps
+  double beta1 = 0.9;   ///< of AdamW
+  double beta2 = 0.95;  ///< of AdamW
+};
+
+/// Muon (Jordan et al., 2024), as timm's with its defaults: the momentum of a weight matrix is made orthogonal, so that
+/// all directions of the step are equally long. A filter (out, in, h, w) is a matrix of out rows:
+///   m = momentum · m + (1 - momentum) · g;  p *= 1 - lr · weight_decay;
+///   p -= lr · 0.2 · sqrt(max(rows, columns)) · orthogonal(m).
+/// orthogonal(m) is found by a few steps of Newton and Schulz's iteration, from X = m / max(|m|, eps):
+///   A = X Xᵀ;  X = a · X + (b · A + c · A²) X,
+/// with numbers a, b, c for each step. It is computed in the dtype of the master weights; timm computes it in bfloat16.
+/// The other parameters take AdamW's step with the same learning rate: vectors, and filters that are depthwise, have
+/// fewer than 4 rows or columns, or more than 128 times as many of one as of the other. Made of tensor functions.
+class Muon : public Optimizer {
+ public:
+  explicit Muon(std::vector<ParameterGroup> groups, const MuonOptions& options = {});
+  [[nodiscard]] double momentum() const override { return options_.momentum; }
+  void set_momentum(double momentum) override { options_.momentum = momentum; }
+  /// True for the sizes of a parameter whose steps are made orthogonal.
+  [[nodiscard]] static bool orthogonalizes(const Sizes& sizes);
+
+ protected:
+  [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum", "exp_avg", "exp_avg_sq"}; }
+  void update(const std::vector<Update>& updates) override;
+
+ private:
+  void update_matrix(const Update& update) const;
+
+  MuonOptions options_;
+};
+
+/// The matrix U Vᵀ of a matrix U S Vᵀ, to a few percent of each singular value: see Muon. x: (rows, columns).
+Tensor newton_schulz(const Tensor& x, int64_t steps = 5, double eps = 1e-7);
+
 }  // namespace norma::nn

@@ -10,7 +10,8 @@
 
 // The functions of MapFunction. A value V is a vector of core/simd, whose functions argument-dependent lookup finds. If
 // core/cuda/kernel.h or another header has defined NORMA_BACKEND, V is a plain number; select, zero_where,
-// multiply_add, sigmoid and tanh are then declared before, as in core/cuda/math.h. n(k) is number k of the map.
+// multiply_add, sigmoid, exp, tanh and erf are then declared before, as in core/cuda/math.h. n(k) is number k of the
+// map.
 
 #ifdef NORMA_BACKEND
 #define NORMA_FORMULA NORMA_DEVICE
@@ -149,6 +150,24 @@ struct TanhMap {
   }
 };
 
+/// y = erf(alpha * x + shift) * weight + bias
+struct ErfMap {
+  static constexpr MapFunction kFunction = MapFunction::erf;
+
+  template <class V, class N>
+  static NORMA_FORMULA V value(const V& x, const N& n) {
+    return multiply_add(erf(multiply_add(x, n(0), n(1))), n(2), n(3));
+  }
+  /// erf'(z) = 2 / sqrt(pi) * e^(-z²). Terms of the gradients of bias, weight, shift and alpha; the last two lack their
+  /// factor 2 / sqrt(pi) * weight.
+  template <class V, class N>
+  static NORMA_FORMULA Derivatives<V> derivatives(const V& dy, const V& x, const N& n) {
+    const V z = multiply_add(x, n(0), n(1));
+    const V bell = exp(-(z * z));
+    return {.terms = {.a = dy, .b = dy * erf(z), .c = dy * bell, .d = dy * (x * bell)}, .slope = dy * (n(4) * bell)};
+  }
+};
+
 /// y = max(f(x), 0)
 template <class F>
 struct WithRelu {
@@ -174,6 +193,7 @@ void with_function(MapFunction function, G&& g) {
     case MapFunction::evo: return g(EvoMap{});
     case MapFunction::affine: return g(AffineMap{});
     case MapFunction::tanh: return g(TanhMap{});
+    case MapFunction::erf: return g(ErfMap{});
   }
 }
 /// Calls g for the function of a problem, with its relu.

@@ -24,8 +24,15 @@ enum class MapFunction : uint8_t {
   affine,
   /// Dynamic tanh. Parameters: alpha, weight, bias. Numbers: the same.
   tanh,
+  /// Dynamic erf. Parameters: alpha, shift, weight, bias. Numbers: the same, and the slope's factor
+  /// 2 / sqrt(pi) * alpha * weight.
+  erf,
 };
-inline constexpr int kMaxMapParameters = 3;
+inline constexpr int kMaxMapParameters = 4;
+/// False for a function of x and the parameters alone: its first backward pass writes dx.
+constexpr bool has_map_stats(MapFunction function) {
+  return function != MapFunction::tanh && function != MapFunction::erf;
+}
 
 /// The number of numbers of a map, and of sums in the backward pass.
 struct MapCounts {
@@ -38,6 +45,7 @@ constexpr MapCounts map_counts(MapFunction function) {
     case MapFunction::gate: return {.numbers = 4, .sums = 3};
     case MapFunction::evo: return {.numbers = 5, .sums = 5};
     case MapFunction::affine: return {.numbers = 3, .sums = 2};
+    case MapFunction::erf: return {.numbers = 5, .sums = 4};
     case MapFunction::tanh: break;
   }
   return {.numbers = 3, .sums = 3};
@@ -62,7 +70,7 @@ struct MapProblem {
 
 /// The sources of the numbers.
 struct MapSources {
-  const double* parameters[kMaxMapParameters] = {};  ///< one number per channel, alpha one; null: absent
+  const double* parameters[kMaxMapParameters] = {};  ///< one number per channel, alpha and shift one; null: absent
   /// Stats of T (ops/norm/kernels.h): first of the maps (gate: of the groups), then of the channels (evo alone).
   const void* stats[2] = {};
   int64_t sets = 0;          ///< of the first stats
@@ -77,24 +85,24 @@ struct MapForward {
   void* y;
 };
 
-/// Sums over each map. For tanh, which has no stats, also dx = dy * f'(x).
+/// Sums over each map. Where there are no stats, also dx = dy * f'(x).
 struct MapSums {
   const void* dy;
   const void* x;
   const void* numbers;
   double* sums;  ///< (sums, maps)
-  void* dx;      ///< tanh alone
+  void* dx;      ///< null where there are stats
 };
 
 /// The results that the sums lead to.
 struct MapNumbersBackward {
   double* sums;                                ///< overwritten
-  void* through_stats;                         ///< see MapGradient; null for tanh, which has no stats
+  void* through_stats;                         ///< see MapGradient; null where there are no stats
   double* parameters[kMaxMapParameters] = {};  ///< gradients; null: not wanted
 };
 
-/// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift. All but the first term come through the stats. Not
-/// for tanh.
+/// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift. All but the first term come through the stats:
+/// a function without stats does not call it.
 struct MapGradient {
   const void* dy;
   const void* x;

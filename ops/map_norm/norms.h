@@ -10,15 +10,20 @@
 
 namespace norma {
 
-struct DynamicTanhOptions {
-  int64_t axis = 1;  ///< along which weight and bias lie; the paper's code has the last one by default
+struct BoundedNormOptions {
+  int64_t axis = 1;  ///< along which weight and bias lie; the papers' code has the last one by default
   Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Dynamic tanh (DyT; Zhu et al., "Transformers without normalization", 2025) takes the place of a norm:
 /// y = tanh(alpha * x) * weight + bias. alpha: one number, [1] or [], which the paper's layer starts at 0.5; weight,
 /// bias: (x.size(axis)) or undefined.
 Tensor dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& weight = {}, const Tensor& bias = {},
-                    const DynamicTanhOptions& options = {});
+                    const BoundedNormOptions& options = {});
+/// Dynamic erf (Derf; Chen et al., "Stronger normalization-free transformers", 2025):
+/// y = erf(alpha * x + shift) * weight + bias. alpha, shift: one number each, [1] or [], which the paper's layer starts
+/// at 0.5 and 0; weight, bias: (x.size(axis)) or undefined.
+Tensor dynamic_erf(const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight = {},
+                   const Tensor& bias = {}, const BoundedNormOptions& options = {});
 
 // EvoNorm (Liu, Brock, Simonyan and Le, "Evolving normalization-activation layers", 2020), as in timm: norm and
 // nonlinearity in one, so that no activation needs to follow. x: (N, C, …)

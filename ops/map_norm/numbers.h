@@ -4,6 +4,7 @@
 #include "ops/norm/kernels.h"
 
 #include <cmath>
+#include <numbers>
 
 // The numbers of a map from parameters and stats, and the results of its sums: formulas of one map, in double, for
 // every device. Some need a total over the maps of a set, which the loops around them add up.
@@ -76,10 +77,10 @@ enum ThroughStatsRow : int64_t { kMean, kMeanLow, kRstd, kBy, kShift };
 // If kResponses is a set, `response` is the total of response() over its maps. If kTotals is one, `total` is that of
 // share(), from sums that are not finished yet.
 
-/// The common case: no totals, and parameters with a number for each channel. kGradientOfAll: the parameter that is one
-/// number, whose gradient is a sum over all maps.
+/// The common case: no totals, and parameters with a number for each channel. The first kOfAll parameters are one
+/// number each, whose gradient is a sum over all maps.
 struct CommonNumbers {
-  static constexpr int kGradientOfAll = -1;
+  static constexpr int kOfAll = 0;
   static constexpr MapSet kResponses = MapSet::none;
   static constexpr MapSet kTotals = MapSet::none;
 
@@ -95,7 +96,7 @@ struct CommonNumbers {
 
 /// Filter response norm with its threshold.
 struct ThresholdNumbers : CommonNumbers {
-  static constexpr int kGradientRows[kMaxMapParameters] = {1, 0, 2};
+  static constexpr int kGradientRows[kMaxMapParameters] = {1, 0, 2, -1};
 
   template <class T>
   static constexpr void numbers(const Maps<T>& m, int64_t map, double, const MapColumn<T>& to) {
@@ -118,7 +119,7 @@ struct ThresholdNumbers : CommonNumbers {
 
 /// EvoNorm S0.
 struct GateNumbers : CommonNumbers {
-  static constexpr int kGradientRows[kMaxMapParameters] = {2, 1, 0};
+  static constexpr int kGradientRows[kMaxMapParameters] = {2, 1, 0, -1};
   static constexpr MapSet kTotals = MapSet::group;
 
   template <class T>
@@ -150,7 +151,7 @@ struct GateNumbers : CommonNumbers {
 
 /// EvoNorm B0.
 struct EvoNumbers : CommonNumbers {
-  static constexpr int kGradientRows[kMaxMapParameters] = {2, 1, 0};
+  static constexpr int kGradientRows[kMaxMapParameters] = {2, 1, 0, -1};
   static constexpr MapSet kTotals = MapSet::channel;
 
   template <class T>
@@ -203,7 +204,7 @@ struct EvoNumbers : CommonNumbers {
 
 /// Global response norm: g = sqrt(sum of x²) of each map, n = g / (mean of g over the channels + eps).
 struct AffineNumbers : CommonNumbers {
-  static constexpr int kGradientRows[kMaxMapParameters] = {1, 0, -1};
+  static constexpr int kGradientRows[kMaxMapParameters] = {1, 0, -1, -1};
   static constexpr MapSet kResponses = MapSet::image;
   static constexpr MapSet kTotals = MapSet::image;
 
@@ -252,8 +253,8 @@ struct AffineNumbers : CommonNumbers {
 
 /// Dynamic tanh, whose alpha is one number.
 struct TanhNumbers : CommonNumbers {
-  static constexpr int kGradientOfAll = 0;
-  static constexpr int kGradientRows[kMaxMapParameters] = {2, 1, 0};
+  static constexpr int kOfAll = 1;
+  static constexpr int kGradientRows[kMaxMapParameters] = {2, 1, 0, -1};
 
   template <class T>
   static constexpr void numbers(const Maps<T>& m, int64_t map, double, const MapColumn<T>& to) {
@@ -265,6 +266,33 @@ struct TanhNumbers : CommonNumbers {
   static constexpr void finish(const Maps<T>& m, int64_t map, double, double, const MapColumn<double>& sums,
                                const MapColumn<T>&) {
     sums.set(2, sums[2] * m.parameter(1, map, 1));
+  }
+};
+
+/// Dynamic erf, whose alpha and shift are one number each.
+struct ErfNumbers : CommonNumbers {
+  static constexpr int kOfAll = 2;
+  static constexpr int kGradientRows[kMaxMapParameters] = {3, 2, 1, 0};
+
+  /// 2 / sqrt(pi) * weight
+  template <class T>
+  static constexpr double steepness(const Maps<T>& m, int64_t map) {
+    return 2 * std::numbers::inv_sqrtpi * m.parameter(2, map, 1);
+  }
+  template <class T>
+  static constexpr void numbers(const Maps<T>& m, int64_t map, double, const MapColumn<T>& to) {
+    const double alpha = *m.sources.parameters[0];
+    to.set(0, alpha);
+    to.set(1, *m.sources.parameters[1]);
+    to.set(2, m.parameter(2, map, 1));
+    to.set(3, m.parameter(3, map, 0));
+    to.set(4, alpha * steepness(m, map));
+  }
+  template <class T>
+  static constexpr void finish(const Maps<T>& m, int64_t map, double, double, const MapColumn<double>& sums,
+                               const MapColumn<T>&) {
+    sums.set(2, sums[2] * steepness(m, map));
+    sums.set(3, sums[3] * steepness(m, map));
   }
 };
 
@@ -280,6 +308,7 @@ void with_map_numbers(DType dtype, const MapProblem& problem, const MapSources& 
     case MapFunction::evo: return with(EvoNumbers{});
     case MapFunction::affine: return with(AffineNumbers{});
     case MapFunction::tanh: return with(TanhNumbers{});
+    case MapFunction::erf: return with(ErfNumbers{});
   }
 }
 

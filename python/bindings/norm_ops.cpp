@@ -108,6 +108,14 @@ void add_map_norms(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("alpha"), NORMA_AFFINE, nb::arg("axis") = 1, Released(), doc("dynamic_tanh"));
   m.def(
+      "dynamic_erf",
+      [](const Tensor& x, const Tensor& alpha, const Tensor& shift, const Optional& weight, const Optional& bias,
+         int64_t axis) {
+        return dynamic_erf(x, alpha, shift, tensor_or_none(weight), tensor_or_none(bias), {.axis = axis});
+      },
+      nb::arg("x"), nb::arg("alpha"), nb::arg("shift"), NORMA_AFFINE, nb::arg("axis") = 1, Released(),
+      doc("dynamic_erf"));
+  m.def(
       "filter_response_norm",
       [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& tau, double eps) {
         return filter_response_norm(x, tensor_or_none(weight), tensor_or_none(bias), tensor_or_none(tau), {.eps = eps});

@@ -73,6 +73,18 @@ void add_optimizers(nb::module_& m) {
           nb::arg("parameters"), nb::arg("lr") = LambOptions{}.lr, nb::kw_only(),
           nb::arg("betas") = std::pair(LambOptions{}.beta1, LambOptions{}.beta2), nb::arg("eps") = LambOptions{}.eps,
           nb::arg("weight_decay") = 0.0, kParameters);
+  nb::class_<Muon, Optimizer>(m, "Muon", doc("Muon"))
+      .def(
+          "__init__",
+          [](Muon* self, const Parameters& parameters, double lr, double momentum, std::pair<double, double> betas,
+             double eps, double weight_decay) {
+            new (self) Muon(groups_of(parameters, weight_decay),
+                            {.lr = lr, .momentum = momentum, .eps = eps, .beta1 = betas.first, .beta2 = betas.second});
+          },
+          nb::arg("parameters"), nb::arg("lr") = MuonOptions{}.lr, nb::kw_only(),
+          nb::arg("momentum") = MuonOptions{}.momentum,
+          nb::arg("betas") = std::pair(MuonOptions{}.beta1, MuonOptions{}.beta2), nb::arg("eps") = MuonOptions{}.eps,
+          nb::arg("weight_decay") = 0.0, kParameters);
   m.def("clip_gradients_by_norm", &clip_gradients_by_norm, nb::arg("parameters"), nb::arg("max_norm"), Released(),
         doc("clip_gradients_by_norm"));
 }

@@ -1,5 +1,5 @@
 """Optimizers."""
 
-from norma._norma import SGD, AdamW, Lamb, Optimizer, clip_gradients_by_norm
+from norma._norma import SGD, AdamW, Lamb, Muon, Optimizer, clip_gradients_by_norm
 
-__all__ = ["AdamW", "Lamb", "Optimizer", "SGD", "clip_gradients_by_norm"]
+__all__ = ["AdamW", "Lamb", "Muon", "Optimizer", "SGD", "clip_gradients_by_norm"]

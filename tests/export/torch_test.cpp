@@ -132,6 +132,7 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   CHECK(says(resnet("frozen_batch"), "from torchvision.ops import FrozenBatchNorm2d\n"));
   CHECK(says(resnet("rms2d"), "from timm.layers import RmsNorm2d\n"));
   CHECK(says(resnet("dyt"), "class DynamicTanh(nn.Module):\n"));
+  CHECK(says(resnet("derf"), "class DynamicErf(nn.Module):\n"));
   CHECK(says(resnet("batch_renorm"), "In training, batch_renorm is another norm than PyTorch's batch norm."));
   CHECK(says({.model = "resnet18", .options = {.small_stem = true}}, "    model.maxpool = nn.Identity()\n"));
   CHECK(says(convnext(""), "timm.create_model(\"convnext_atto\", num_classes=5)\n"));

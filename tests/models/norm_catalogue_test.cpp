@@ -40,7 +40,8 @@ const std::vector<Entry> kCatalogue = {
     {"evonorm_s0", kOthers + 3 * kChannels, 55 + 3 * 53},
     {"frn", kOthers + 3 * kChannels, 55 + 3 * 53},  // tau
     {"grn", kOthers + 2 * kChannels, 161},
-    {"dyt", kOthers + 2 * kChannels + 53, 55 + 3 * 53, 1e-4},  // one alpha each
+    {"dyt", kOthers + 2 * kChannels + 53, 55 + 3 * 53, 1e-4},       // one alpha each
+    {"derf", kOthers + 2 * kChannels + 2 * 53, 55 + 4 * 53, 1e-4},  // alpha and shift
     {"none", kOthers, 55}};
 
 // Options that leave out tensors; instance norms have two statistics and a counter more.

@@ -56,6 +56,9 @@ TEST_CASE("response norm layers: one line for people") {
   CHECK(EvoNorm2dS0(4, 12).name() == "EvoNorm2dS0(4, 12, eps=1e-05)");
   CHECK(FilterResponseNormTlu2d(12).name() == "FilterResponseNormTlu2d(12, eps=1e-05)");
   CHECK(GlobalResponseNorm(12).name() == "GlobalResponseNorm(12, eps=1e-06)");
+  CHECK(start(DynamicErf(12, {.alpha = 0.25, .shift = 0.1})) ==
+        "alpha [1] 0.25, shift [1] 0.1, weight [12] 1, bias [12] 0");
+  CHECK(DynamicErf(12, {.axis = -1}).name() == "DynamicErf(12, alpha=0.5, shift=0, axis=-1)");
   CHECK(DynamicTanh(12).name() == "DynamicTanh(12, alpha=0.5)");
   CHECK(DynamicTanh(12, {.axis = -1}).name() == "DynamicTanh(12, alpha=0.5, axis=-1)");
 }
@@ -92,6 +95,9 @@ TEST_CASE("response norm layers: hand parameters and options to their functions"
   DynamicTanh dyt(4, {.axis = -1});
   const Tensors of_dyt = randomize(dyt);
   CHECK(max_difference(dyt(x), dynamic_tanh(x, of_dyt[0], of_dyt[1], of_dyt[2], {.axis = -1})) == 0);
+  DynamicErf derf(4, {.axis = -1});
+  const Tensors of_derf = randomize(derf);
+  CHECK(max_difference(derf(x), dynamic_erf(x, of_derf[0], of_derf[1], of_derf[2], of_derf[3], {.axis = -1})) == 0);
 }
 
 TEST_CASE("response norm layers: residual and activation come after the norm, in 16 bits rounded once") {
@@ -135,6 +141,7 @@ TEST_CASE("response norm layers: error texts") {
         "filter_response_norm: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
   CHECK(error_of([&] { nn::GlobalResponseNorm(4)(x); }) ==
         "global_response_norm: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
+  CHECK(error_of([&] { nn::DynamicErf(4)(x); }) == "dynamic_erf: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
   CHECK(error_of([&] { nn::DynamicTanh(4)(x); }) == "dynamic_tanh: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
   CHECK(error_of([&] {
           nn::EvoNorm2dB0(3)(ones({2, 3, 4}));

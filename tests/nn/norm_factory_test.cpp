@@ -34,6 +34,7 @@ TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("frn", 12) == "FilterResponseNormTlu2d(12, eps=1e-05)");
   CHECK(built("grn", 12) == "GlobalResponseNorm(12, eps=1e-06)");
   CHECK(built("dyt", 12) == "DynamicTanh(12, alpha=0.5)");
+  CHECK(built("derf", 12) == "DynamicErf(12, alpha=0.5, shift=0)");
   CHECK(built("instance", 12) == "InstanceNorm2d(12, eps=1e-05)");
   CHECK(built("none", 12) == "NoNorm");
   CHECK(make_norm("none", 12)->state_dict().empty());
@@ -41,7 +42,7 @@ TEST_CASE("norm factory: names and their defaults") {
   CHECK(std::vector<std::string>(names.begin(), names.begin() + 17) ==
         std::vector<std::string>{"batch", "sync_batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d",
                                  "group", "instance", "rms2d", "simple2d", "local_response", "evonorm_b0", "evonorm_s0",
-                                 "frn", "grn", "dyt", "none"});
+                                 "frn", "grn", "dyt", "derf", "none"});
 }
 
 TEST_CASE("norm factory: number of groups") {
@@ -78,6 +79,7 @@ TEST_CASE("norm factory: options in brackets") {
   CHECK(built("frn[eps=1e-6]", 8) == "FilterResponseNormTlu2d(8, eps=1e-06)");
   CHECK(built("grn[eps=1e-3]", 8) == "GlobalResponseNorm(8, eps=0.001)");
   CHECK(built("dyt[alpha=1]", 8) == "DynamicTanh(8, alpha=1)");
+  CHECK(built("derf[alpha=0.8,shift=-0.1]", 8) == "DynamicErf(8, alpha=0.8, shift=-0.1)");
   CHECK(built("batch[bias=false]", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1, bias=false)");
   CHECK(built("batch[affine=false]", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=false)");
   CHECK(built("batch[track_running_stats=false]", 8) ==
@@ -179,6 +181,7 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("rms2d[statistics=welford]") == "norm: rms2d: unknown option 'statistics'; did you mean 'affine'?");
   CHECK(error("frn[eps=-1]") == "norm: frn: eps: expected a number >= 0, got -1");
   CHECK(error("grn[eps=x]") == "norm: grn: eps: expected a number, got 'x'");
+  CHECK(error("derf[shift=nan]") == "norm: derf: shift: expected a finite number, got nan");
   CHECK(error("dyt[alpha=inf]") == "norm: dyt: alpha: expected a finite number, got inf");
   CHECK(error("evonorm_s1") == "norm: unknown norm 'evonorm_s1'; did you mean 'evonorm_s0'?");
   CHECK(error("batch:32") == "norm: batch: takes no groups, got 'batch:32'");

@@ -28,7 +28,7 @@ double kept(const std::string& norm, DType dtype, MemoryFormat format, Activatio
 
 /// Norms that leave a residual to ops behind them, which keep what comes out.
 bool residual_apart(const std::string& norm) {
-  for (const std::string apart : {"local_response", "evonorm_b0", "evonorm_s0", "frn", "grn", "dyt", "none"}) {
+  for (const std::string apart : {"local_response", "evonorm_b0", "evonorm_s0", "frn", "grn", "dyt", "derf", "none"}) {
     if (norm == apart) {
       return true;
     }

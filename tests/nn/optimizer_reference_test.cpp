@@ -73,6 +73,9 @@ std::vector<Case> cases() {
           {"lamb_unclipped",
            make<Lamb>(LambOptions{.lr = 0.01, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-5, .max_grad_norm = 0})},
           {"rmsproptf", make<RmsPropTf>(RmsPropTfOptions{.lr = 0.01, .momentum = 0.9})},
+          {"muon", make<Muon>(MuonOptions{})},
+          {"muon_other", make<Muon>(MuonOptions{
+                             .momentum = 0.8, .newton_schulz_steps = 7, .eps = 1e-5, .beta1 = 0.8, .beta2 = 0.99})},
           {"rmsproptf_plain", make<RmsPropTf>(RmsPropTfOptions{.lr = 0.01, .alpha = 0.99, .eps = 1e-3})}};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numbers>
 
 // The norms that are more than one normalize(), and convolutions with a standardised weight, by their formulas: plain
 // loops in float64 over tensors in row-major order.
@@ -343,6 +344,33 @@ inline NormValues dyt_definition(const ComposedInputs& in, double alpha) {
   }
   out["dalpha"] = {dalpha};
   terms.push_back(size);
+  return out;
+}
+
+/// Derf: y = erf(z) weight + bias with z = alpha x + shift; dx = dy weight alpha erf'(z), dshift = sum of dy weight
+/// erf'(z), dalpha = sum of dy weight x erf'(z); erf'(z) = 2 / sqrt(pi) e^(-z²).
+inline NormValues derf_definition(const ComposedInputs& in, double alpha, double shift) {
+  NormValues out = zeros_for(in);
+  std::vector<double>& dx = out["dx"];
+  std::vector<double> e;
+  for (const double x : in.x) {
+    e.push_back(std::erf(alpha * x + shift));
+  }
+  const std::vector<double> du = scale_and_shift(in, e, out);
+  double dalpha = 0;
+  double dshift = 0;
+  double size = 0;
+  for (size_t i = 0; i < in.count; ++i) {
+    const double z = alpha * in.x[i] + shift;
+    const double slope = du[i] * 2 / std::sqrt(std::numbers::pi) * std::exp(-z * z);
+    dx[i] = alpha * slope;
+    dalpha += slope * in.x[i];
+    dshift += slope;
+    size += std::abs(slope * in.x[i]) + std::abs(slope);
+  }
+  out["dalpha"] = {dalpha};
+  out["dshift"] = {dshift};
+  out["terms"].push_back(size);
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <numbers>
 
 // The formulas of the map norms on plain numbers, as kernels for CUDA use them. Those on vectors are tested through the
 // ops.
@@ -21,6 +22,8 @@ inline double multiply_add(double a, double b, double c) {
 inline double sigmoid(double x) {
   return 1 / (1 + std::exp(-x));
 }
+using std::erf;
+using std::exp;
 using std::tanh;
 
 }  // namespace norma::kernels::NORMA_BACKEND
@@ -32,14 +35,16 @@ namespace norma::kernels::NORMA_BACKEND {
 namespace {
 
 constexpr double kNumbers[5] = {0.7, 1.3, 0.9, -0.6, 0.2};
-constexpr MapFunction kFunctions[] = {MapFunction::threshold, MapFunction::gate, MapFunction::evo, MapFunction::affine,
-                                      MapFunction::tanh};
+constexpr MapFunction kFunctions[] = {MapFunction::threshold, MapFunction::gate, MapFunction::evo,
+                                      MapFunction::affine,    MapFunction::tanh, MapFunction::erf};
+/// Number 4 of erf: 2 / sqrt(pi) * alpha * weight.
+constexpr double kErfSlope = 2 * std::numbers::inv_sqrtpi * kNumbers[0] * kNumbers[2];
 
 }  // namespace
 
 TEST_CASE("map functions: the slope on plain numbers is the derivative of the value") {
-  const auto n = [](int k) { return kNumbers[k]; };
   for (const MapFunction function : kFunctions) {
+    const auto n = [function](int k) { return k == 4 && function == MapFunction::erf ? kErfSlope : kNumbers[k]; };
     for (const bool relu : {false, true}) {
       with_map_function({.function = function, .shape = {}, .relu = relu}, [&]<class F>(F) {
         for (const double x : {-1.9, -0.8, -0.31, 0.12, 0.77, 2.3}) {

@@ -102,6 +102,14 @@ inline std::vector<MapNormCase> map_norm_cases() {
        [=](const Tensors& in, const Tensor& dy, double) {
          return dyt_definition(ComposedInputs(in[0], dy, in[2], in[3]), values(in[1])[0]);
        }},
+      {"dynamic_erf",
+       {"alpha", "shift", "weight", "bias"},
+       [](const Tensors& in, const MapNormOptions& options) {
+         return dynamic_erf(in[0], in[1], in[2], in[3], in[4], {.activation = options.activation});
+       },
+       [=](const Tensors& in, const Tensor& dy, double) {
+         return derf_definition(ComposedInputs(in[0], dy, in[3], in[4]), values(in[1])[0], values(in[2])[0]);
+       }},
       local_response_norm_case("local_response_norm", 5, {.alpha = 0.5, .k = 0.5}),
       local_response_norm_case("local_response_norm with another power", 4, {.alpha = 0.5, .beta = 0.6}),
   };
@@ -144,6 +152,14 @@ inline std::vector<MapNormCase> all_map_norm_cases() {
        },
        [=](const Tensors& in, const Tensor& dy, double) {
          return dyt_definition(ComposedInputs(in[0], dy, {}, {}), values(in[1])[0]);
+       }},
+      {"dynamic_erf alone",
+       {"alpha", "shift"},
+       [](const Tensors& in, const MapNormOptions& options) {
+         return dynamic_erf(in[0], in[1], in[2], {}, {}, {.activation = options.activation});
+       },
+       [=](const Tensors& in, const Tensor& dy, double) {
+         return derf_definition(ComposedInputs(in[0], dy, {}, {}), values(in[1])[0], values(in[2])[0]);
        }}};
   all.insert(all.end(), std::begin(bare), std::end(bare));
   return all;
@@ -154,7 +170,9 @@ inline Tensors map_norm_parameters(const MapNormCase& norm, int64_t channels) {
   Tensors parameters;
   for (const std::string& name : norm.parameters) {
     const uint64_t seed = 2 + parameters.size();
-    parameters.push_back(name == "alpha" ? full({1}, 0.7, {.dtype = DType::float64}) : random_tensor({channels}, seed));
+    parameters.push_back(name == "alpha"   ? full({1}, 0.7, {.dtype = DType::float64})
+                         : name == "shift" ? full({1}, -0.3, {.dtype = DType::float64})
+                                           : random_tensor({channels}, seed));
   }
   return parameters;
 }

@@ -373,3 +373,37 @@ TEST_CASE("dynamic_tanh: error texts") {
   CHECK(error_of([&] { dynamic_tanh(x, alpha, {}, {}, {.axis = 4}); }) ==
         "dynamic_tanh: axis: expected a value in [-4, 4), got 4");
 }
+
+TEST_CASE("dynamic_erf: values by the definition, weight along any axis") {
+  const Tensor alpha = full({1}, 0.7, {.dtype = DType::float64});
+  const Tensor shift = full({1}, -0.4, {.dtype = DType::float64});
+  for (const Sizes& sizes : {Sizes{2, 3, 4, 5}, Sizes{2, 33, 3, 1}, Sizes{7, 31}, Sizes{5}}) {
+    for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+      const Tensor weight = random_tensor({sizes[axis]}, 2);
+      const Tensor bias = random_tensor({sizes[axis]}, 3);
+      for (const Layout layout : kLayouts) {
+        CAPTURE(to_string(sizes));
+        CAPTURE(axis);
+        CAPTURE(to_string(layout));
+        const Tensor x = in_layout(random_tensor(sizes, 1), layout);
+        const NormValues expected = derf_definition(ComposedInputs(x, zeros_like(x), weight, bias, axis), 0.7, -0.4);
+        CHECK(distance_to(dynamic_erf(x, alpha, shift, weight, bias, {.axis = axis}), expected.at("y")) <= 1e-15);
+      }
+    }
+  }
+  const Tensor x = random_tensor({2, 3}, 1);
+  const Tensor scalar = full({}, 0.7, {.dtype = DType::float64});
+  CHECK(max_difference(dynamic_erf(x, scalar, scalar), erf(add(mul(x, 0.7), 0.7))) <= 2e-16);
+}
+
+TEST_CASE("dynamic_erf: error texts") {
+  const Tensor x = ones({2, 3, 4, 5});
+  const Tensor one = ones({1});
+  CHECK(error_of([&] { dynamic_erf({}, one, one); }) == "dynamic_erf: input: expected a tensor, got none");
+  CHECK(error_of([&] { dynamic_erf(x, {}, one); }) == "dynamic_erf: alpha: expected a tensor, got none");
+  CHECK(error_of([&] { dynamic_erf(x, one, {}); }) == "dynamic_erf: shift: expected a tensor, got none");
+  CHECK(error_of([&] { dynamic_erf(x, one, ones({3})); }) == "dynamic_erf: shift: expected sizes [1] or [], got [3]");
+  CHECK(error_of([&] { dynamic_erf(x, one, ones({1}, {.dtype = DType::float64})); }) ==
+        "dynamic_erf: shift: expected dtype float32, got float64");
+  CHECK(error_of([&] { dynamic_erf(x, one, one, ones({4})); }) == "dynamic_erf: weight: expected sizes [3], got [4]");
+}

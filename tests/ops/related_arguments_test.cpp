@@ -49,6 +49,8 @@ std::vector<std::pair<std::string, Norm>> norms() {
       {"local_response_norm", [](const Tensor& x, const Tensor&, const Tensor&) { return local_response_norm(x, 3); }},
       {"dynamic_tanh",
        [](const Tensor& x, const Tensor& a, const Tensor& b) { return dynamic_tanh(x, mean(x, {}, {}), a, b); }},
+      {"dynamic_erf", [](const Tensor& x, const Tensor& a,
+                         const Tensor& b) { return dynamic_erf(x, mean(x, {}, {}), mean(a, {}, {}), a, b); }},
   };
 }
 

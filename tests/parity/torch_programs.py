@@ -59,6 +59,11 @@ def dynamic_tanh(x, alpha, weight, bias):
     return torch.tanh(alpha * x) * weight.view(along) + bias.view(along)
 
 
+def dynamic_erf(x, alpha, shift, weight, bias):
+    along = [1, -1] + [1] * (x.dim() - 2)
+    return torch.erf(alpha * x + shift) * weight.view(along) + bias.view(along)
+
+
 def global_response_norm(x, weight, bias):
     along = [1, -1] + [1] * (x.dim() - 2)
     g = torch.linalg.vector_norm(x, dim=list(range(2, x.dim())), keepdim=True)  # no gradient for a map of zeros
@@ -147,6 +152,7 @@ OPS = {
     "rms_norm": lambda a, s: F.rms_norm(a[0], s["sizes"], a[1], 1e-5),
     "local_response_norm": lambda a, s: F.local_response_norm(a[0], s["size"]),
     "dynamic_tanh": lambda a, s: dynamic_tanh(*a),
+    "dynamic_erf": lambda a, s: dynamic_erf(*a),
     "global_response_norm": lambda a, s: global_response_norm(*a),
 }
 

@@ -13,6 +13,7 @@ import struct
 import numpy
 import timm
 import timm.optim
+import timm.optim.muon
 import torch
 
 STEPS = 20
@@ -27,8 +28,15 @@ CASES = {
     "lamb": (timm.optim.Lamb, dict(lr=0.01, betas=(0.9, 0.999), eps=1e-6, max_grad_norm=1.0)),
     "lamb_unclipped": (timm.optim.Lamb, dict(lr=0.01, betas=(0.8, 0.99), eps=1e-5, max_grad_norm=None)),
     "rmsproptf": (timm.optim.RMSpropTF, dict(lr=0.01, alpha=0.9, eps=1e-10, momentum=0.9)),
+    "muon": (timm.optim.Muon, dict(lr=0.02)),
+    "muon_other": (timm.optim.Muon, dict(lr=0.02, momentum=0.8, betas=(0.8, 0.99), eps=1e-5, ns_steps=7)),
     "rmsproptf_plain": (timm.optim.RMSpropTF, dict(lr=0.01, alpha=0.99, eps=1e-3, momentum=0.0)),
 }
+
+
+# timm iterates in bfloat16 unless it is asked: here in the dtype of the run.
+newton_schulz = timm.optim.muon.zeropower_via_newtonschulz
+timm.optim.muon.zeropower_via_newtonschulz = lambda x, *a, **k: newton_schulz(x, *a, **k, dtype=x.dtype)
 
 
 def run(make, options, start, gradients, dtype):

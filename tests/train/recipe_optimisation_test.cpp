@@ -242,7 +242,7 @@ TEST_CASE("recipe: the loss it trains with, of class numbers and of mixed images
   CHECK(loss(shares) == doctest::Approx(hard / 6));
 }
 
-TEST_CASE("recipe: lamb and rmsproptf by name") {
+TEST_CASE("recipe: lamb, rmsproptf and muon by name") {
   Recipe recipe;
   recipe.model = "convnext_atto";
   recipe.momentum = 0.7;
@@ -253,4 +253,8 @@ TEST_CASE("recipe: lamb and rmsproptf by name") {
   const auto optimizer = train::make_optimizer(recipe, *model);
   CHECK(dynamic_cast<nn::RmsPropTf*>(optimizer.get()) != nullptr);
   CHECK(optimizer->momentum() == 0.7);
+  recipe.opt = "muon";
+  const auto muon = train::make_optimizer(recipe, *model);
+  CHECK(dynamic_cast<nn::Muon*>(muon.get()) != nullptr);
+  CHECK(muon->momentum() == 0.7);
 }

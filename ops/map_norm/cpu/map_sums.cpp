@@ -33,6 +33,8 @@ HWY_INLINE void for_each_term(Terms<V>& terms, Each&& f) {
   }
   if constexpr (count > 3) {
     f(3, terms.d);
+  }
+  if constexpr (count > 4) {
     f(4, terms.e);
   }
 }
@@ -45,6 +47,8 @@ HWY_INLINE void add(Terms<V>& sums, const Terms<V>& terms, Part part) {
   }
   if constexpr (count > 3) {
     sums.d += keep(terms.d, part);
+  }
+  if constexpr (count > 4) {
     sums.e += keep(terms.e, part);
   }
 }
@@ -53,7 +57,7 @@ HWY_INLINE void add(Terms<V>& sums, const Terms<V>& terms, Part part) {
 template <class F, class S, class N, class Part>
 HWY_INLINE auto terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Part part) {
   const auto both = F::derivatives(load(a.dy + i, part), load(a.x + i, part), numbers);
-  if constexpr (F::kFunction == MapFunction::tanh) {
+  if constexpr (!has_map_stats(F::kFunction)) {
     store(a.result + i, both.slope, part);
   }
   return both.terms;

@@ -80,7 +80,7 @@ void map_numbers_backward(DType dtype, const MapProblem& problem, const MapSourc
         continue;
       }
       const double* of_maps = arrays.sums + Formulas::kGradientRows[i] * m.maps;
-      if (Formulas::kGradientOfAll == i) {
+      if (i < Formulas::kOfAll) {
         *gradient = std::accumulate(of_maps, of_maps + m.maps, 0.0);
       } else {
         over_maps(m, of_maps, gradient);

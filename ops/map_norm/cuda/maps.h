@@ -155,7 +155,7 @@ inline void map_gradient(DType dtype, const MapProblem& problem, const MapGradie
                                      .through_stats = static_cast<const T*>(a.through_stats),
                                      .dx = static_cast<S*>(a.dx)};
     with_function(problem.function, [&]<class F>(F) {
-      if constexpr (F::kFunction != MapFunction::tanh) {
+      if constexpr (has_map_stats(F::kFunction)) {
         const bool vectors = has_map_vectors<S>(problem.shape, a.dy, a.x, a.numbers, a.through_stats, a.dx);
         with_map_width<S>(problem.shape, vectors, [&](auto width, int64_t blocks, int threads) {
           launch(blocks, threads, 0, current_stream(), map_gradients<F, S, width>, problem.shape, problem.relu, typed);

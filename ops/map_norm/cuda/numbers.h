@@ -138,7 +138,7 @@ inline void map_numbers_backward(DType dtype, const MapProblem& problem, const M
       if (arrays.parameters[i] == nullptr) {
         continue;
       }
-      const bool of_all = Formulas::kGradientOfAll == i;
+      const bool of_all = i < Formulas::kOfAll;
       const int64_t count = of_all ? 1 : m.channels;
       const int64_t length = m.maps / count;
       const int64_t step = of_all ? 1 : m.channels;

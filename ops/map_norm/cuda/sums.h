@@ -3,7 +3,7 @@
 #include "core/cuda/row_teams.h"
 #include "ops/map_norm/cuda/maps.h"
 
-// The sums over maps for the gradients of their numbers, and dx for tanh. Two walks: in runs, a map is one run of
+// The sums over maps for the gradients of their numbers, and dx where there are no stats. Two walks: in runs, a map is one run of
 // memory and has a team of threads; in columns (channels_last), neighbouring lanes have neighbouring maps and the warps
 // share their pixels.
 
@@ -66,7 +66,7 @@ NORMA_DEVICE void add_terms(bool relu, const MapSumsArrays<S>& a, int64_t i, con
     sums.add(both.terms);
     dy[j] = both.slope;
   }
-  if constexpr (F::kFunction == MapFunction::tanh) {
+  if constexpr (!has_map_stats(F::kFunction)) {
     store<S, width>(a.dx + i, dy);
   }
 }
