@@ -341,6 +341,7 @@ int run_alone_or_together(const State& state) {
                           .precisions = state.axes.precisions,
                           .formats = state.axes.formats,
                           .datasets = state.axes.datasets,
+                          .options = state.axes.options,
                           .lr_scaling = state.lr_scaling,
                           .timing_rounds = state.timing_rounds,
                           .telemetry = state.telemetry,
@@ -451,8 +452,12 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   add_axis(app, "-b,--batch-size,--batch-sizes", "batch-size", state->axes.batch_sizes);
   add_formats(app, state->axes.formats);
   add_axis(app, "--lr,--lrs", "lr", state->axes.lrs);
-  state->recipe.add(app, {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps},
-                    {"dataset", "batch-size", "channels-last", "lr"});
+  add_option_axes(app, state->axes.options);
+  std::vector<std::string> axes{"dataset", "batch-size", "channels-last", "lr"};
+  for (const lab::OptionAxis& axis : lab::option_axes()) {
+    axes.emplace_back(axis.option);
+  }
+  state->recipe.add(app, {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps}, axes);
   add_axis(app, "--precision,--precisions", "precision", state->axes.precisions);
   state->recipe.add(app, {Part::precision}, {"precision"});
   exclude(app, {"--budget", "--epochs"});

@@ -1,6 +1,9 @@
 #include "cli/compare_axes.h"
 
+#include "lab/report/settings.h"
 #include "train/recipe_option.h"
+
+#include <fmt/format.h>
 
 #include <type_traits>
 #include <variant>
@@ -32,6 +35,29 @@ template void add_axis(CLI::App&, const std::string&, const std::string&, std::v
                        const std::string&);
 template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<int64_t>&, const std::string&);
 template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<double>&, const std::string&);
+
+void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
+  for (const lab::OptionAxis& axis : lab::option_axes()) {
+    const train::RecipeOption& option = train::recipe_option(axis.option);
+    const auto take = [&options, &option](const std::string& word) {
+      train::Recipe recipe;
+      if (!option.take(recipe, word)) {
+        return false;
+      }
+      option.check_value(recipe);
+      options[option.name].push_back(word);
+      return true;
+    };
+    const std::string names =
+        option.name == axis.flag ? "--" + option.name : fmt::format("--{},--{}", option.name, axis.flag);
+    const std::string expected = option.is_text() ? option.expected : "numbers in its range";
+    add_items(
+        app, names, expected, [&options, &option] { options.erase(option.name); }, take, option.help_text())
+        .type_name("LIST")
+        .default_str(option.default_text(recipe_of_comparisons()))
+        .group(option.heading);
+  }
+}
 
 void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
   const auto take = [&formats](const std::string& name) {

@@ -4,6 +4,7 @@
 #include "core/memory_format.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,11 @@ struct GridAxes {
   std::vector<std::string> precisions;
   std::vector<MemoryFormat> formats;
   std::vector<std::string> datasets;
+  std::map<std::string, std::vector<std::string>> options;  ///< on lab::option_axes(), by the option's name
 
   [[nodiscard]] bool any() const {
-    return !batch_sizes.empty() || !lrs.empty() || !precisions.empty() || !formats.empty() || !datasets.empty();
+    return !batch_sizes.empty() || !lrs.empty() || !precisions.empty() || !formats.empty() || !datasets.empty() ||
+           !options.empty();
   }
 };
 
@@ -29,6 +32,9 @@ struct GridAxes {
 template <class T>
 void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
               const std::string& default_text = "");
+
+/// Adds the axes of lab::option_axes().
+void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::string>>& options);
 
 void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats);
 

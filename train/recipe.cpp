@@ -3,6 +3,7 @@
 #include "core/device_functions.h"
 #include "core/error.h"
 #include "data/json.h"
+#include "data/subset.h"
 #include "nn/cast_policy.h"
 #include "nn/conv.h"
 #include "nn/norm/factory.h"
@@ -142,10 +143,12 @@ Recipe recipe_from_json(const std::string& text, const std::string& where) {
 }
 
 std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split) {
-  return data::make_dataset(recipe.dataset, {.split = split,
-                                             .folder = recipe.data_dir,
-                                             .image_size = recipe.image_size,
-                                             .skip_bad_images = recipe.skip_bad_images});
+  auto dataset = data::make_dataset(recipe.dataset, {.split = split,
+                                                     .folder = recipe.data_dir,
+                                                     .image_size = recipe.image_size,
+                                                     .skip_bad_images = recipe.skip_bad_images});
+  const bool is_part = split == data::Split::train && recipe.train_images > 0;
+  return is_part ? data::random_subset(std::move(dataset), recipe.train_images) : dataset;
 }
 
 namespace {

@@ -60,6 +60,8 @@ struct Recipe {
   int64_t epochs = 3;
   int64_t images = 0;       ///< length of the run in training images instead of epochs
   int64_t test_images = 0;  ///< evaluate on this many test images; 0: on all
+  /// Train on this many of the training images, the same ones at every seed (data::random_subset()); 0: on all.
+  int64_t train_images = 0;
   bool channels_last = true;
 
   // The optimisation.

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -37,6 +38,7 @@ struct ComparisonOptions {
   std::vector<std::string> precisions = {};
   std::vector<MemoryFormat> formats = {};
   std::vector<std::string> datasets = {};
+  std::map<std::string, std::vector<std::string>> options = {};  ///< values on option_axes(), by the option's name
   LrScaling lr_scaling = LrScaling::none;
   int64_t lr_batch_size = 128;  ///< the batch size that the lr of the recipe, or of its axis, is for
   /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison. They show the
@@ -60,9 +62,10 @@ struct ComparisonOptions {
 };
 
 /// The cells of a new comparison, none of which has run. They are ordered by model, then by dataset, batch size, lr,
-/// precision and format, then by norm, then by seed. Cells start from the same weights, as far as their networks share
-/// them, and see the same images in the same order, whatever their batch size. Throws Error for an unknown model, norm,
-/// precision or dataset, no models, norms or seeds, a value that comes twice, and an invalid recipe.
+/// precision, format and option_axes(), then by norm, then by seed. Cells start from the same weights, as far as their
+/// networks share them, and see the same images in the same order, whatever their batch size. Throws Error for an
+/// unknown model, norm, precision or dataset, no models, norms or seeds, a value that comes twice, and an invalid
+/// recipe.
 Comparison plan_comparison(const ComparisonOptions& options);
 
 /// The options without effect in any cell; see train::without_effect().

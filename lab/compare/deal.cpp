@@ -106,7 +106,7 @@ class Estimate {
   };
 
   const Data& data_of(const Cell& cell) {
-    const auto [known, is_new] = data_.try_emplace(cell.dataset);
+    const auto [known, is_new] = data_.try_emplace({cell.dataset, cell.option("train-images")});
     if (is_new) {
       const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
       const auto test = train::make_dataset(recipe, data::Split::test);
@@ -143,7 +143,7 @@ class Estimate {
   }
 
   const Comparison& comparison_;
-  std::map<std::string, Data> data_;
+  std::map<std::pair<std::string, std::string>, Data> data_;  ///< by dataset and number of training images
   std::vector<std::pair<Settings, Nanoseconds>> networks_;
 };
 

@@ -1,15 +1,18 @@
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "core/parse_number.h"
 #include "lab/compare/comparison.h"
 #include "models/registry.h"
 #include "train/environment.h"
 #include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -57,6 +60,21 @@ ComparisonOptions completed(ComparisonOptions options) {
   check_each_once("precisions", options.precisions);
   check_each_once("formats", options.formats);
   check_each_once("datasets", options.datasets);
+  for (auto of_axis = options.options.begin(); of_axis != options.options.end();) {
+    auto& [name, words] = *of_axis;
+    const train::RecipeOption& option = train::recipe_option(name);
+    for (std::string& word : words) {  // 0.05 and 5e-2 are one value
+      train::Recipe recipe;
+      check(option.take(recipe, word), "compare", "{}: expected a value of that option, got '{}'", name, excerpt(word));
+      option.check_value(recipe);
+      word = option.items(recipe).front();
+    }
+    check_each_once(name, words);
+    if (words.size() == 1) {  // no axis
+      option.take(options.recipe, words.front());
+    }
+    of_axis = words.size() > 1 ? std::next(of_axis) : options.options.erase(of_axis);
+  }
   const Settings common = settings_of(options.recipe);
   options.batch_sizes = or_one(options.batch_sizes, common.batch_size);
   options.lrs = or_one(options.lrs, common.lr);
@@ -173,6 +191,19 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   cross(options.lrs, &Settings::lr);
   cross(options.precisions, &Settings::precision);
   cross(options.formats, &Settings::format);
+  for (const OptionAxis& axis : option_axes()) {
+    const auto given_words = options.options.find(axis.option);
+    if (given_words == options.options.end()) {
+      continue;
+    }
+    std::vector<Settings> product;
+    for (const Settings& one : settings) {
+      for (const std::string& word : given_words->second) {
+        product.emplace_back(one).options[axis.option] = word;
+      }
+    }
+    settings = std::move(product);
+  }
   cross(options.norms, &Settings::norm);
   cross(options.seeds, &Settings::seed);
   for (Settings& one : settings) {
@@ -196,6 +227,9 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   comparison.recipe.precision = first.precision;
   comparison.recipe.channels_last = first.format == MemoryFormat::channels_last;
   comparison.recipe.dataset = first.dataset;
+  for (const auto& [name, word] : first.options) {
+    train::recipe_option(name).take(comparison.recipe, word);
+  }
   return comparison;
 }
 

@@ -102,7 +102,7 @@ class Rehearsal {
  private:
   /// Throws Error when the data cannot be read.
   const std::shared_ptr<const data::Dataset>& dataset(const Settings& cell) {
-    std::shared_ptr<const data::Dataset>& train_set = datasets_[cell.dataset];
+    std::shared_ptr<const data::Dataset>& train_set = datasets_[{cell.dataset, cell.option("train-images")}];
     if (!train_set) {
       const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
       train_set = train::make_dataset(recipe, data::Split::train);
@@ -147,7 +147,8 @@ class Rehearsal {
   }
 
   const Comparison& comparison_;
-  std::map<std::string, std::shared_ptr<const data::Dataset>> datasets_;
+  /// By dataset and number of training images.
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<const data::Dataset>> datasets_;
   std::vector<Trial> networks_;
   std::vector<Trial> trials_;
 };

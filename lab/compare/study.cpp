@@ -62,6 +62,9 @@ void apply_study(const Study& study, ComparisonOptions& options) {
   fill(options.batch_sizes, study.batch_sizes);
   fill(options.lrs, study.lrs);
   fill(options.precisions, study.precisions);
+  for (const auto& [name, words] : study.options) {
+    fill(options.options[name], words);
+  }
   options.lr_scaling = study.lr_scaling;
 }
 

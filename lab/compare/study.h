@@ -2,6 +2,7 @@
 
 #include "lab/compare/comparison.h"
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct Study {
   std::vector<int64_t> batch_sizes = {};
   std::vector<double> lrs = {};
   std::vector<std::string> precisions = {};
+  std::map<std::string, std::vector<std::string>> options = {};  ///< see ComparisonOptions
   LrScaling lr_scaling = LrScaling::none;
 };
 

@@ -128,10 +128,11 @@ std::string label_of(const Comparison& comparison, const Cell& cell) {
 std::string group_label(const Comparison& comparison, const Settings& settings) {
   std::vector<std::string> values;
   for (const Axis& axis : varying_axes(comparison)) {
-    if (axis.name == "lr" && settings.lr == 0) {
+    const std::string value = axis.value(settings);
+    if (value.empty() || (axis.name == "lr" && settings.lr == 0)) {
       continue;  // a timing_group() has none
     }
-    values.push_back(fmt::format("{} {}", axis.name, axis.value(settings)));
+    values.push_back(fmt::format("{} {}", axis.name, value));
   }
   return values.empty() ? settings.model : fmt::format("{} with {}", settings.model, fmt::join(values, ", "));
 }
@@ -328,32 +329,29 @@ std::string to_table(const Comparison& comparison) {
 }
 
 Table cell_table(const Comparison& comparison) {
-  Table table{.heads = {"model",
-                        "norm",
-                        "seed",
-                        "batch_size",
-                        "lr",
-                        "precision",
-                        "memory_format",
-                        "dataset",
-                        "state",
-                        "test_accuracy",
-                        "test_loss",
-                        "images_per_second",
-                        "tax",
-                        "tax_low",
-                        "tax_high",
-                        "peak_tensor_bytes",
-                        "peak_process_bytes",
-                        "parameters",
-                        "steps",
-                        "seconds",
-                        "reason"}};
+  Table table{.heads = {"model", "norm", "seed", "batch_size", "lr", "precision", "memory_format", "dataset"}};
+  std::vector<std::string> options;  // the axes of options that the comparison has
+  for (const OptionAxis& axis : option_axes()) {
+    if (!comparison.cells.empty() && comparison.cells.front().options.contains(axis.option)) {
+      options.emplace_back(axis.option);
+      std::string head = axis.option;
+      std::replace(head.begin(), head.end(), '-', '_');
+      table.heads.push_back(std::move(head));
+    }
+  }
+  for (const char* head : {"state", "test_accuracy", "test_loss", "images_per_second", "tax", "tax_low", "tax_high",
+                           "peak_tensor_bytes", "peak_process_bytes", "parameters", "steps", "seconds", "reason"}) {
+    table.heads.emplace_back(head);
+  }
   const std::vector<Row> rows = summarize(comparison);
   for (const Cell& cell : comparison.cells) {
     Table::Row& line =
         table.add(cell.model, train::norm_label(cell.norm, comparison.recipe), cell.seed, cell.batch_size,
-                  lr_of(comparison, cell), cell.precision, to_string(cell.format), cell.dataset, to_string(cell.state));
+                  lr_of(comparison, cell), cell.precision, to_string(cell.format), cell.dataset);
+    for (const std::string& option : options) {
+      line.add(cell.option(option));
+    }
+    line.add(to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax belongs to the norm, whatever the seed.
       const auto row =
@@ -391,7 +389,7 @@ void write_report(const Comparison& comparison, const std::filesystem::path& fol
 
 bool same_but_seed(const Settings& a, const Settings& b) {
   const auto all_but_seed = [](const Settings& s) {
-    return std::tie(s.model, s.norm, s.batch_size, s.lr, s.precision, s.format, s.dataset);
+    return std::tie(s.model, s.norm, s.batch_size, s.lr, s.precision, s.format, s.dataset, s.options);
   };
   return all_but_seed(a) == all_but_seed(b);
 }

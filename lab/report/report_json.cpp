@@ -5,6 +5,7 @@
 #include "lab/report/report.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -51,11 +52,35 @@ MemoryFormat format_from_string(const std::string& name, std::string_view where)
 
 /// The settings of a timing_group().
 Json group_to_json(const Settings& group) {
-  return {{"model", group.model},
-          {"batch_size", group.batch_size},
-          {"precision", group.precision},
-          {"memory_format", to_string(group.format)},
-          {"dataset", group.dataset}};
+  Json json = {{"model", group.model},
+               {"batch_size", group.batch_size},
+               {"precision", group.precision},
+               {"memory_format", to_string(group.format)},
+               {"dataset", group.dataset}};
+  if (!group.options.empty()) {
+    json["options"] = group.options;
+  }
+  return json;
+}
+
+/// The values of option_axes(), each of which must be one of its option.
+void read_options(const nlohmann::json& json, const std::string& where, Settings& settings) {
+  settings.options.clear();
+  if (!json.contains("options")) {
+    return;
+  }
+  const auto& options = json.at("options");
+  check(options.is_object(), where, "options: expected an object, got {}", options.type_name());
+  for (const auto& [name, value] : options.items()) {
+    const auto known = std::find_if(option_axes().begin(), option_axes().end(),
+                                    [&name = name](const OptionAxis& axis) { return name == axis.option; });
+    check(known != option_axes().end(), where, "options: expected the name of an axis, got '{}'", excerpt(name));
+    const auto word = data::json_field<std::string>(where, options, name);
+    train::Recipe recipe;
+    check(train::recipe_option(name).take(recipe, word), where, "{}: expected a value of that option, got '{}'", name,
+          excerpt(word));
+    settings.options[name] = word;
+  }
 }
 
 /// `settings` provides the fields that the first version lacks.
@@ -69,6 +94,7 @@ void read_group(const nlohmann::json& json, const std::string& where, int64_t ve
   settings.format = format_from_string(data::json_field<std::string>(where, json, "memory_format"), where);
   settings.dataset = data::json_field<std::string>(where, json, "dataset");
   check_range(where, "batch_size", settings.batch_size, train::ranges::kBatchSize);
+  read_options(json, where, settings);
 }
 
 Json settings_to_json(const Settings& settings) {

@@ -1,6 +1,9 @@
 #include "lab/report/settings.h"
 
+#include "core/error.h"
+#include "core/excerpt.h"
 #include "models/registry.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 
@@ -31,6 +34,10 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   recipe.precision = settings.precision;
   recipe.channels_last = settings.format == MemoryFormat::channels_last;
   recipe.dataset = settings.dataset;
+  for (const auto& [name, word] : settings.options) {
+    check(train::recipe_option(name).take(recipe, word), "compare", "{}: expected a value, got '{}'", name,
+          excerpt(word));
+  }
   if (!train::parse_precision(recipe.precision).autocast) {
     recipe.cast_policy.clear();
     recipe.cast_policy_file.clear();
@@ -59,7 +66,20 @@ Settings timing_group(Settings settings) {
   settings.norm.clear();
   settings.seed = 0;
   settings.lr = 0;
+  for (const OptionAxis& axis : option_axes()) {
+    if (!axis.changes_work) {
+      settings.options.erase(axis.option);
+    }
+  }
   return settings;
+}
+
+const std::vector<OptionAxis>& option_axes() {
+  static const std::vector<OptionAxis> axes = {
+      {.option = "opt", .flag = "optimizers", .changes_work = true},
+      {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
+      {.option = "train-images", .flag = "train-images", .changes_work = false}};
+  return axes;
 }
 
 const std::vector<Axis>& further_axes() {
@@ -68,7 +88,10 @@ const std::vector<Axis>& further_axes() {
       {.name = "batch size", .value = [](const Settings& s) { return fmt::format("{}", s.batch_size); }},
       {.name = "lr", .value = [](const Settings& s) { return fmt::format("{}", s.lr); }},
       {.name = "precision", .value = [](const Settings& s) { return s.precision; }},
-      {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }}};
+      {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }},
+      {.name = "optimizer", .value = [](const Settings& s) { return s.option("opt"); }},
+      {.name = "weight decay", .value = [](const Settings& s) { return s.option("weight-decay"); }},
+      {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }}};
   return axes;
 }
 

@@ -4,6 +4,7 @@
 #include "train/recipe.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,15 @@ struct Settings {
   std::string precision = "float32";
   MemoryFormat format = MemoryFormat::channels_last;
   std::string dataset = "fashion_mnist";
+  /// Values on the axes of option_axes(), by the option's name, as words of the command line. An axis that the
+  /// comparison lacks has none.
+  std::map<std::string, std::string> options = {};
+
+  /// The value of such an option; "" if there is none.
+  [[nodiscard]] std::string option(const std::string& name) const {
+    const auto found = options.find(name);
+    return found == options.end() ? "" : found->second;
+  }
 
   friend bool operator==(const Settings&, const Settings&) = default;
 };
@@ -32,7 +42,8 @@ Settings settings_of(const train::Recipe& recipe);
 /// has none, and the data's folder if the dataset is generated.
 train::Recipe recipe_of(const train::Recipe& common, const Settings& settings);
 
-/// The settings shared by norms whose steps are timed together: norm, seed and lr are empty.
+/// The settings shared by norms whose steps are timed together: norm, seed, lr and the options that change no step's
+/// work are empty.
 Settings timing_group(Settings settings);
 
 /// An axis of a grid.
@@ -41,7 +52,17 @@ struct Axis {
   std::string (*value)(const Settings& settings);
 };
 
-/// All axes but model, norm and seed, in the order of display: dataset, batch size, lr, precision, format.
+/// An axis whose values are those of an option of the recipe. A comparison may have it or not.
+struct OptionAxis {
+  const char* option;  ///< "opt"
+  const char* flag;    ///< its name on the command line, beside the option's: "optimizers"
+  bool changes_work;   ///< a step takes another time with another value
+};
+/// The optimizer, the weight decay and the number of training images.
+const std::vector<OptionAxis>& option_axes();
+
+/// All axes but model, norm and seed, in the order of display: dataset, batch size, lr, precision, format, and those of
+/// option_axes().
 const std::vector<Axis>& further_axes();
 
 }  // namespace norma::lab

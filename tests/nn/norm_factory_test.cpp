@@ -239,6 +239,7 @@ TEST_CASE("norm factory: every option of every norm changes what the layer compu
   const std::map<std::string, std::string> values = {{"eps", "0.5"},
                                                      {"momentum", "0.9"},
                                                      {"alpha", "0.25"},
+                                                     {"shift", "0.25"},
                                                      {"statistics", "sum_of_squares"},
                                                      {"sub_batch", "2"},
                                                      {"biased_running_var", "true"},
