@@ -39,7 +39,7 @@ TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("none", 12) == "NoNorm");
   CHECK(make_norm("none", 12)->state_dict().empty());
   const std::vector<std::string> names = norm_names();
-  CHECK(std::vector<std::string>(names.begin(), names.begin() + 17) ==
+  CHECK(std::vector<std::string>(names.begin(), names.begin() + 18) ==
         std::vector<std::string>{"batch", "sync_batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d",
                                  "group", "instance", "rms2d", "simple2d", "local_response", "evonorm_b0", "evonorm_s0",
                                  "frn", "grn", "dyt", "derf", "none"});
