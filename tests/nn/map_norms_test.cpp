@@ -56,8 +56,8 @@ TEST_CASE("response norm layers: one line for people") {
   CHECK(EvoNorm2dS0(4, 12).name() == "EvoNorm2dS0(4, 12, eps=1e-05)");
   CHECK(FilterResponseNormTlu2d(12).name() == "FilterResponseNormTlu2d(12, eps=1e-05)");
   CHECK(GlobalResponseNorm(12).name() == "GlobalResponseNorm(12, eps=1e-06)");
-  CHECK(start(DynamicErf(12, {.alpha = 0.25, .shift = 0.1})) ==
-        "alpha [1] 0.25, shift [1] 0.1, weight [12] 1, bias [12] 0");
+  CHECK(start(DynamicErf(12, {.alpha = 0.25, .shift = 0.125})) ==
+        "alpha [1] 0.25, shift [1] 0.125, weight [12] 1, bias [12] 0");
   CHECK(DynamicErf(12, {.axis = -1}).name() == "DynamicErf(12, alpha=0.5, shift=0, axis=-1)");
   CHECK(DynamicTanh(12).name() == "DynamicTanh(12, alpha=0.5)");
   CHECK(DynamicTanh(12, {.axis = -1}).name() == "DynamicTanh(12, alpha=0.5, axis=-1)");
