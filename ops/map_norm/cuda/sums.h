@@ -3,9 +3,9 @@
 #include "core/cuda/row_teams.h"
 #include "ops/map_norm/cuda/maps.h"
 
-// The sums over maps for the gradients of their numbers, and dx where there are no stats. Two walks: in runs, a map is one run of
-// memory and has a team of threads; in columns (channels_last), neighbouring lanes have neighbouring maps and the warps
-// share their pixels.
+// The sums over maps for the gradients of their numbers, and dx where there are no stats. Two walks: in runs, a map is
+// one run of memory and has a team of threads; in columns (channels_last), neighbouring lanes have neighbouring maps
+// and the warps share their pixels.
 
 namespace norma::kernels::NORMA_BACKEND {
 
