@@ -15,6 +15,7 @@
 #include "train/dataset_notes.h"
 #include "train/evaluate.h"
 #include "train/evaluation_report.h"
+#include "train/freeze.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/progress.h"
@@ -111,6 +112,7 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
   if (state.recalibrate > 0) {
     const auto train_set = train::make_dataset(recipe, data::Split::train);
     data::Loader training = train::make_train_loader(recipe, train_set, workers, /* first_step= */ 0, model->device());
+    train::freeze(*model, recipe);  // what the run held stays as it is
     const int64_t used = train::recalibrate(*model, training, state.recalibrate);
     tell(state, fmt::format("running statistics are the average over {} training batches", used));
     warn_of_skipped(*train_set);

@@ -89,6 +89,9 @@ class Module {
   [[nodiscard]] NamedTensors named_parameters() const;
   [[nodiscard]] NamedTensors named_buffers() const;
   [[nodiscard]] Tensors parameters() const;
+  /// Those of this module alone, without its children's.
+  [[nodiscard]] const NamedTensors& own_parameters() const { return parameters_; }
+  [[nodiscard]] const NamedTensors& own_buffers() const { return buffers_; }
   /// The first is this module, under the name "".
   [[nodiscard]] std::vector<std::pair<std::string, Module*>> named_modules();
   [[nodiscard]] std::vector<std::pair<std::string, const Module*>> named_modules() const;
@@ -109,7 +112,11 @@ class Module {
   /// Sets training or evaluation, here and in all children.
   void train(bool on = true);
   void eval() { train(false); }
-  [[nodiscard]] bool is_training() const { return training_; }
+  [[nodiscard]] bool is_training() const { return training_ && !has_frozen_statistics_; }
+  /// Keeps this module itself, not its children, in evaluation whatever train() says: a norm takes its running
+  /// statistics and leaves them as they are. nn/freeze.h freezes by names.
+  void freeze_statistics(bool on = true) { has_frozen_statistics_ = on; }
+  [[nodiscard]] bool has_frozen_statistics() const { return has_frozen_statistics_; }
 
   // --- conversion, in place: handles held elsewhere (by an optimizer) refer to the converted parameters -------------
   /// Converts floating parameters, their gradients and floating buffers. Throws Error unless `dtype` is floating.
@@ -157,6 +164,7 @@ class Module {
 
  private:
   friend class ChildSlot;
+  friend class Modes;
 
   void add_child(const std::string& name, std::shared_ptr<Module> module, std::optional<SlotOptions> slot = {});
   void check_name(const std::string& name) const;
@@ -170,6 +178,7 @@ class Module {
   std::vector<std::pair<int64_t, ForwardHook>> hooks_;
   int64_t next_hook_ = 0;
   bool training_ = true;
+  bool has_frozen_statistics_ = false;
 };
 
 inline Module& ChildSlot::operator*() const {
@@ -184,7 +193,7 @@ class Modes {
  public:
   explicit Modes(Module& model) {
     for (const auto& [path, module] : model.named_modules()) {
-      modes_.emplace_back(module, module->is_training());
+      modes_.emplace_back(module, module->training_);
     }
   }
   ~Modes() {

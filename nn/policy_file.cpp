@@ -5,11 +5,17 @@
 
 #include <fmt/format.h>
 
+#include <fnmatch.h>
+
 #include <optional>
 #include <utility>
 #include <variant>
 
 namespace norma::nn {
+
+bool matches_pattern(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
 
 std::vector<PolicyLine> parse_policy_file(std::string_view op, std::string_view text, const std::string& source) {
   const TomlForm form{.line = "\"pattern\" = \"text\"", .key = "pattern", .dotted_keys = true};

@@ -11,6 +11,9 @@
 
 namespace norma::nn {
 
+/// True iff a name matches a pattern of the shell: * is any text, dots too; ? is one character; [12] one of these.
+bool matches_pattern(const std::string& pattern, const std::string& name);
+
 /// One line of a policy file.
 struct PolicyLine {
   std::string pattern;

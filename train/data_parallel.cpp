@@ -39,8 +39,9 @@ nn::NamedTensors own_statistics(const nn::Module& model) {
   Tensors same;
   for (const auto& [path, module] : model.named_modules()) {
     const auto* const norm = dynamic_cast<const nn::BatchNorm*>(module);
-    if ((norm != nullptr && norm->has_parts()) || dynamic_cast<const nn::FrozenBatchNorm2d*>(module) != nullptr) {
-      for (const auto& [name, x] : module->named_buffers()) {
+    if ((norm != nullptr && norm->has_parts()) || module->has_frozen_statistics() ||
+        dynamic_cast<const nn::FrozenBatchNorm2d*>(module) != nullptr) {
+      for (const auto& [name, x] : module->own_buffers()) {
         same.push_back(x);
       }
     }

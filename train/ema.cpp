@@ -79,6 +79,9 @@ void Ema::average(const nn::NamedTensors& values, const Tensor& share, const Ten
     const Tensor value = values[i].second.detach();
     check(values[i].first == averages_[i].first, "ema", "values: expected '{}', got '{}'", averages_[i].first,
           values[i].first);
+    if (options_.constant.contains(values[i].first)) {
+      continue;
+    }
     const bool lies_alike = value.dtype() == average.dtype() && value.strides() == average.strides();
     averages.push_back(average);
     now.push_back(lies_alike ? value : like(value, average));

@@ -25,19 +25,6 @@ namespace norma::train {
 
 namespace {
 
-/// Switches a model to evaluation mode while it lives.
-class EvaluationMode {
- public:
-  explicit EvaluationMode(nn::Module& model) : model_(model), before_(model.is_training()) { model_.eval(); }
-  ~EvaluationMode() { model_.train(before_); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
-
- private:
-  nn::Module& model_;
-  bool before_;
-};
-
 int64_t count_equal(const std::vector<int64_t>& answers, const std::vector<int64_t>& labels) {
   int64_t equal = 0;
   for (size_t i = 0; i < labels.size(); ++i) {
@@ -90,7 +77,8 @@ bool add_over(parallel::ProcessGroup& group, std::array<double, 5>& sums, bool h
 
 Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precision& precision,
                         const EvaluateOptions& options) {
-  const EvaluationMode mode(model);
+  const nn::Modes modes(model);
+  model.eval();
   const NoGradGuard no_grad;
   const PrecisionScope scope(precision);
   const auto start = std::chrono::steady_clock::now();

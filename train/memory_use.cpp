@@ -56,7 +56,9 @@ MemoryUse memory_use(const nn::Module& model, const nn::Optimizer& optimizer, co
   MemoryUse use;
   use.parameters = bytes_in(model.named_parameters());
   use.buffers = bytes_in(model.named_buffers());
-  use.gradients = use.parameters;
+  nn::NamedTensors trained = model.named_parameters();
+  std::erase_if(trained, [](const auto& entry) { return !entry.second.requires_grad(); });
+  use.gradients = bytes_in(trained);
   use.optimizer = bytes_in(optimizer.state_dict());
   use.averages = ema ? bytes_in(ema->averages()) : 0;
   return use;

@@ -18,7 +18,7 @@ namespace norma::train {
 struct MemoryUse {
   int64_t parameters = 0;
   int64_t buffers = 0;
-  int64_t gradients = 0;                     ///< of all parameters
+  int64_t gradients = 0;                     ///< of all parameters that are trained
   int64_t optimizer = 0;                     ///< averages and master weights; 0 before the first step
   int64_t averages = 0;                      ///< of the weights (Recipe::model_ema)
   int64_t images = 0;                        ///< in the batch that the activations are of; 0: unknown

@@ -75,12 +75,17 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   const nn::Modes modes(model);
   model.eval();
   std::vector<std::unique_ptr<Averaging>> norms;
+  bool any_frozen = false;
   for (const auto& [path, module] : model.named_modules()) {
     auto* norm = dynamic_cast<nn::BatchNorm*>(module);
-    if (norm != nullptr && norm->running_mean().defined()) {
+    if (norm != nullptr && norm->has_frozen_statistics()) {
+      any_frozen = true;
+    } else if (norm != nullptr && norm->running_mean().defined()) {
       norms.push_back(std::make_unique<Averaging>(*norm));
     }
   }
+  check(!norms.empty() || !any_frozen, "recalibrate",
+        "model: expected batch norms whose statistics are not frozen, got none");
   check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
   const Device device = model.device();
   int64_t used = 0;

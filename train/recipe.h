@@ -103,6 +103,7 @@ struct Recipe {
   int64_t convert_batches = 10;             ///< training batches for it
   std::string from_norm;                    ///< the norm in the file; "": the file says it
   std::optional<double> head_lr;            ///< learning rate of the classifier; none: lr
+  std::vector<std::string> freeze;          ///< patterns of parameters that stay as they are (freeze.h)
   bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay

@@ -96,11 +96,17 @@ std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, cons
   std::map<std::string, double> scales;
   if (recipe.head_lr) {
     const std::string head = models::classifier_path(model) + ".";
+    bool is_trained = false;
     for (const auto& [name, x] : model.named_parameters()) {
       if (name.starts_with(head)) {
         scales[name] = *recipe.head_lr / base_lr(recipe);
+        is_trained = is_trained || x.requires_grad();
       }
     }
+    const std::string last = model.named_parameters().back().first;
+    check(!scales.empty(), "train",
+          "head-lr: expected a classifier, the module of the last parameter, got the parameter '{}' of no module", last);
+    check(is_trained, "train", "head-lr: expected a classifier that is trained, got the frozen {}", last);
   }
   if (recipe.layer_decay != 1) {
     decay_by_depth(recipe, model, scales);

@@ -4,6 +4,7 @@
 #include "data/transform.h"
 #include "nn/cast_policy.h"
 #include "nn/conv.h"
+#include "nn/freeze.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
@@ -90,6 +91,10 @@ std::string read_casts(const std::string& file) {
 void check_cast(const std::string& text) {
   CastPolicy policy;
   nn::set_cast(policy, text);
+}
+
+void check_freeze(const std::string& text) {
+  nn::freeze_patterns(text);
 }
 
 std::vector<std::string> lr_base_scale_names() {
@@ -283,6 +288,11 @@ std::vector<std::vector<Option>> table() {
            Option("strict", &Recipe::strict,
                   "refuse a file that lacks tensors of norms or of the classifier, or has others",
                   {.on_resume = kFixed, .needs = kInitial})}),
+      about(Part::steps, "Weights at the start",
+            {Option("freeze", TextsField{&Recipe::freeze, check_freeze},
+                    "keep the parameters of these names, and the statistics of their norms, as they are: "
+                    "'layer1.*,*.bn1'",
+                    {.on_resume = kFixed, .expected = "patterns of names"})}),
       about(
           Part::conversion, "Weights at the start",
           {Option("convert-norm", &Recipe::convert_norm,

@@ -71,6 +71,9 @@ std::vector<std::string> json_lines(const std::filesystem::path& earlier, int64_
       if (data::json_field<std::string>("train", object, "type") == "epoch" && step > last_epoch_step) {
         continue;
       }
+      if (object.contains("at") && object["at"] == "end") {  // the resumed run writes it again
+        continue;
+      }
     } catch (const Error&) {
       break;
     }
@@ -163,6 +166,13 @@ void RunLog::write(const LogRow& row, const std::function<void()>& before_file) 
   if (tensorboard_ != nullptr) {
     before_file();
     write_event(row);
+  }
+}
+
+void RunLog::note(const std::string& json, const std::function<void()>& before_file) {
+  if (json_) {
+    before_file();
+    json_->add(json);
   }
 }
 

@@ -55,6 +55,7 @@ bool has_finished_epoch(const std::filesystem::path& folder);
 
 /// The logs of a run in its folder. metrics.csv has every row. summary.csv has a row at the end of each epoch, under
 /// timm's columns. log.jsonl has both, as objects with "type" "metrics" or "epoch"; "epoch" is the epochs done in both.
+/// It also has the objects of note(). One with "at" "end" goes when a run goes on behind it.
 /// The event file for TensorBoard begins with the first row. A resumed run continues the first three without a repeated
 /// or lost row, wherever it was killed, and begins another event file.
 class RunLog {
@@ -67,6 +68,9 @@ class RunLog {
   /// Writes a row; it is on the disk when this returns. `before_file` is called before each file gets its row.
   void write(
       const LogRow& row, const std::function<void()>& before_file = [] {});
+  /// Writes an object to log.jsonl, if there is one, that is no row; as JSON text on one line, with "type" and "step".
+  void note(
+      const std::string& json, const std::function<void()>& before_file = [] {});
 
  private:
   /// Writes the points of curves and, after an evaluation, histograms of the norms' weights.

@@ -30,10 +30,20 @@ RunReports::RunReports(TrainingState& run, const TrainerOptions& options, RunOut
                                .steps_per_epoch = run.steps_per_epoch(),
                                .ended = run.step == run.total_steps(),
                                .averaged_weights = run.recipe.model_ema,
-                               .json = options.log_json,
+                               .json = options.log_json || !run.frozen.empty() || !run.initial.empty(),
                                .tensorboard = options.tensorboard ? run.model.get() : nullptr});
     run.row_written = log_->has_last_step();
   }
+}
+
+void RunReports::note(const std::string& json) {
+  if (log_) {
+    log_->note(json, [this] { output_.enter("log"); });
+  }
+}
+
+bool RunReports::are_read() const {
+  return log_ || !options_.quiet;
 }
 
 bool RunReports::evaluation_is_due() const {

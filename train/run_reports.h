@@ -25,6 +25,10 @@ class RunReports {
   void print(const std::string& text) { progress_.print(text); }
   /// Evaluates the network before the first step, and prints its accuracy.
   void print_start();
+  /// Writes an object to log.jsonl (RunLog::note()).
+  void note(const std::string& json);
+  /// True iff notes are kept or lines are printed.
+  [[nodiscard]] bool are_read() const;
   /// True iff the run ended between a checkpoint and the row of its step.
   [[nodiscard]] bool row_is_missing() const;
   /// Shows the last step, and counts its loss for the rows to come.

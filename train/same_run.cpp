@@ -1,13 +1,12 @@
 #include "train/same_run.h"
 
-#include "core/copy.h"
 #include "core/excerpt.h"
-#include "core/memory_format.h"
 #include "core/sha256.h"
 #include "core/version.h"
 #include "train/environment.h"
 #include "train/recipe_option.h"
 #include "train/training_state.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 
@@ -38,11 +37,7 @@ std::string fingerprint(const data::Dataset& images) {
 std::string fingerprint(const nn::NamedTensors& tensors) {
   std::string of_each;
   for (const auto& [name, x] : tensors) {
-    const Tensor here = to_device(x.detach(), kCpu);
-    if (is_non_overlapping_and_dense(here)) {
-      of_each += sha256(
-          {static_cast<const char*>(here.device_pointer()), static_cast<size_t>(here.numel()) * size_of(here.dtype())});
-    }
+    of_each += sha256_of(x);
   }
   return sha256(of_each);
 }

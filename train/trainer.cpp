@@ -2,10 +2,12 @@
 
 #include "core/allocator.h"
 #include "core/error.h"
+#include "data/json.h"
 #include "train/agreement.h"
 #include "train/batch_feed.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
+#include "train/freeze.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
@@ -44,6 +46,10 @@ class TrainingLoop {
 
  private:
   void make_steps(TrainResult& result);
+  /// Tells of the weights that the run begins with, and of frozen ones.
+  void tell_of_start();
+  /// Throws Error, in all processes, where a frozen tensor has changed in one.
+  void check_frozen() const;
   /// The maker of graphs, or none, as TrainerOptions::cuda_graph and the run will have it.
   std::optional<StepGraph> make_graph();
 
@@ -57,6 +63,9 @@ class TrainingLoop {
 
 TrainResult TrainingLoop::run() {
   const double start = seconds_now();
+  if (run_.step == 0 && run_.processes.group().is_first() && reports_.are_read()) {
+    tell_of_start();
+  }
   run_.processes.start(run_);
   output_.write_settings();
   TrainResult result;
@@ -84,8 +93,12 @@ TrainResult TrainingLoop::run() {
   if (options_.evaluate && !interrupted() && !result.test.complete) {  // a complete run without its evaluation
     reports_.evaluate_into(result);
   }
+  check_frozen();
   if (interrupted()) {
     output_.save();
+  } else if (!run_.frozen.empty()) {
+    reports_.note(fmt::format(R"({{"type": "frozen", "at": "end", "step": {}, "sha256": {}}})", run_.step,
+                              run_.frozen.json()));
   }
   reports_.print_notes();
   result.best = run_.best;
@@ -96,6 +109,28 @@ TrainResult TrainingLoop::run() {
   result.peak_resident = resident_.bytes();
   result.seconds = seconds_now() - start;
   return result;
+}
+
+void TrainingLoop::tell_of_start() {
+  if (!run_.initial.empty()) {
+    reports_.note(fmt::format(R"({{"type": "start", "step": 0, "initial_checkpoint": {}}})",
+                              data::json_text(nlohmann::json(run_.initial))));
+  }
+  if (run_.frozen.empty()) {
+    return;
+  }
+  const std::string text = frozen_text(*run_.model);
+  const FreezeSavings savings = measure_freeze_savings(run_);
+  if (!options_.quiet) {
+    reports_.print(options_.labelled(text));
+    reports_.print(options_.labelled(to_string(savings)));
+  }
+  reports_.note(fmt::format(R"({{"type": "frozen", "at": "start", "step": 0, "sha256": {}, "text": {}, "saved": {}}})",
+                            run_.frozen.json(), data::json_text(nlohmann::json(text)), to_json(savings)));
+}
+
+void TrainingLoop::check_frozen() const {
+  do_together(run_.processes.group(), [&] { run_.frozen.check(run_); });
 }
 
 void TrainingLoop::make_steps(TrainResult& result) {
@@ -162,6 +197,9 @@ void TrainingLoop::make_steps(TrainResult& result) {
       if (const std::string drift = run_.processes.average_statistics(run_); !drift.empty() && !options_.quiet) {
         reports_.print(drift);
       }
+    }
+    if (run_.epoch_ends() || interrupted() || recovers) {
+      check_frozen();
     }
     if (run_.epoch_ends() || interrupted()) {
       output_.save();  // before the evaluation, which may take long

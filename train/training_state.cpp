@@ -1,5 +1,6 @@
 #include "train/training_state.h"
 
+#include "core/copy.h"
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/parse_number.h"
@@ -82,7 +83,7 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   precision = precision_of(recipe);
   train_set = make_dataset(recipe, data::Split::train);
   test_set = make_dataset(recipe, data::Split::test);
-  model = make_model(recipe, train_set->info().num_classes());
+  model = make_model(in_full_precision(recipe), train_set->info().num_classes());
   if (!resumed && !recipe.initial_checkpoint.empty()) {
     initial = load_initial_weights(*model, recipe);
     if (recipe.convert_norm != Recipe{}.convert_norm) {
@@ -91,7 +92,20 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
       initial += "\n" + converted.text(recipe);
     }
   }
+  freeze(*model, recipe);
+  nn::NamedTensors unrounded;
+  if (is_half(precision.dtype)) {
+    for (const auto& [name, x] : model->named_parameters()) {
+      unrounded.emplace_back(name, copy_of(x.detach()));
+      if (!x.requires_grad()) {
+        frozen_wide_.insert(unrounded.back());
+      }
+    }
+  }
+  convert_model(*model, precision);
   optimizer = make_optimizer(recipe, *model);
+  optimizer->set_master_weights(unrounded);
+  frozen = FrozenTensors(*model);
   const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
   plan = {.batches_per_epoch = loader.batches_per_epoch(),
           .total_batches = loader.num_steps(),
@@ -101,7 +115,7 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   }
   schedules = make_schedules(recipe, total_steps(), steps_per_epoch());
   if (recipe.model_ema) {
-    ema.emplace(EmaOptions{.decay = recipe.model_ema_decay, .warmup = recipe.model_ema_warmup});
+    ema.emplace(EmaOptions{.decay = recipe.model_ema_decay, .warmup = recipe.model_ema_warmup, .constant = frozen.names()});
   }
   random = Generator(recipe.seed);
 }
@@ -122,10 +136,22 @@ std::string TrainingState::resume(const Checkpoint& checkpoint) {
   std::string change = images_change(checkpoint);
   check_finite("train", "the checkpoint", checkpoint.model);
   model->load_state_dict(checkpoint.model);
+  for (const auto& [name, x] : checkpoint.model) {
+    if (const auto found = frozen_wide_.find(name); found != frozen_wide_.end()) {
+      copy_into(x, found->second);
+    }
+  }
   optimizer->load_state_dict(checkpoint.optimizer);
   if (ema && optimizer->steps() > 0) {
     check_finite("train", "the checkpoint's averages", checkpoint.ema);
     ema->load(checkpoint.ema, model->state_dict());
+  }
+  if (!frozen.empty()) {
+    const auto found = checkpoint.options.find(kFrozenKey);
+    check(found != checkpoint.options.end(), "resume",
+          "freeze: expected the hashes of the frozen tensors in the checkpoint, got none");
+    frozen = FrozenTensors(found->second);
+    frozen.check(*this);
   }
   random.set_state(checkpoint.generator_seed, checkpoint.generator_offset);
   step = checkpoint.step;
@@ -185,8 +211,13 @@ nn::NamedTensors TrainingState::wide_state() const {
   const std::unordered_map<std::string, Tensor> by_name(masters.begin(), masters.end());
   nn::NamedTensors state = model->state_dict();
   for (auto& [name, x] : state) {
-    const auto found = by_name.find(name);
-    x = found != by_name.end() ? found->second : to(x, compute_dtype(x.dtype()));
+    if (const auto master = by_name.find(name); master != by_name.end()) {
+      x = master->second;
+    } else if (const auto wide = frozen_wide_.find(name); wide != frozen_wide_.end()) {
+      x = wide->second;
+    } else {
+      x = to(x, compute_dtype(x.dtype()));
+    }
   }
   return state;
 }
@@ -214,6 +245,9 @@ Checkpoint TrainingState::checkpoint() const {
   visit_counts(*this, [&](const char* key, const auto& value) { result.options[key] = fmt::format("{}", value); });
   if (!nn::loaded_plugins().empty()) {
     result.options[kPluginsKey] = plugins_json(nn::loaded_plugins());
+  }
+  if (!frozen.empty()) {
+    result.options[kFrozenKey] = frozen.json();
   }
   if (scaler) {
     result.options[kLossScaleKey] = fmt::format("{}", scaler->factor());

@@ -6,11 +6,13 @@
 #include "train/checkpoint.h"
 #include "train/data_parallel.h"
 #include "train/ema.h"
+#include "train/freeze.h"
 #include "train/precision.h"
 #include "train/recipe.h"
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,7 +75,8 @@ struct TrainingState {
   [[nodiscard]] int64_t images_seen() const { return plan.batches_before(step) * recipe.batch_size; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t of_step) const { return base_lr(recipe) * schedules.lr(of_step); }
-  /// The model's state dict, with float32 master weights instead of 16-bit parameters.
+  /// The model's state dict, with float32 values instead of 16-bit parameters: master weights, and of frozen parameters
+  /// those of the start.
   [[nodiscard]] nn::NamedTensors wide_state() const;
 
   Recipe recipe;
@@ -89,6 +92,7 @@ struct TrainingState {
   Schedules schedules;
   StepPlan plan;
 
+  FrozenTensors frozen;         ///< as they were at the start
   std::string initial;          ///< what load_initial_weights() has to say; "": nothing was loaded
   int64_t step = 0;             ///< steps done
   Generator random;             ///< dropout and drop path draw from it
@@ -103,6 +107,8 @@ struct TrainingState {
   std::optional<BestEvaluation> best = {};
 
  private:
+  std::map<std::string, Tensor> frozen_wide_;  // of frozen 16-bit parameters
+
   /// See resume().
   [[nodiscard]] std::string images_change(const Checkpoint& checkpoint) const;
 };

@@ -21,6 +21,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <limits>
@@ -251,8 +252,9 @@ Tensor StepFaults::look_at(const Tensor& loss) const {
   const NoGradGuard no_grad;
   Tensors parameters = run_.optimizer->parameters();
   if (!steps_may_be_left_out() && !parameters.empty()) {
-    // A NaN from backward reaches the earlier layers: checking the first layer finds it, at no cost.
-    parameters = {run_.model->parameters().front()};
+    // A NaN from backward reaches the earlier layers: checking the first one that is trained finds it, at no cost.
+    parameters = run_.model->parameters();
+    parameters = {*std::ranges::find_if(parameters, [](const Tensor& x) { return x.requires_grad(); })};
   }
   const Tensors gradients = nn::gradients_of(parameters);
   const Tensor both = zeros({2}, {.dtype = DType::float64, .device = loss.device()});

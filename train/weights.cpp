@@ -4,6 +4,7 @@
 #include "core/dtype.h"
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/sha256.h"
 #include "models/registry.h"
 
 #include <fmt/format.h>
@@ -59,6 +60,11 @@ void load_tensors(nn::Module& model, const std::string& name, const std::filesys
     fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), name,
          origin_of(in_file, weights_metadata(file)), error.what());
   }
+}
+
+std::string sha256_of(const Tensor& x) {
+  const Tensor rows = copy_of(to_device(x.detach(), kCpu), MemoryFormat::contiguous);
+  return sha256({static_cast<const char*>(rows.raw_data()), static_cast<size_t>(rows.numel()) * size_of(rows.dtype())});
 }
 
 void check_finite(std::string_view op, std::string_view where, const nn::NamedTensors& tensors) {

@@ -10,6 +10,7 @@
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "train/freeze.h"
 
 #include <algorithm>
 
@@ -33,6 +34,7 @@ Step::Step(const StepOptions& options) : options_(options), precision_(train::pr
                                                 format, precision_.dtype);
   if (options_.mode == Mode::train) {
     model_ = train::make_model(recipe, options_.num_classes);
+    train::freeze(*model_, recipe);
     labels_ = options_.labels.defined() ? to_device(options_.labels, default_device())
                                         : randint(0, options_.num_classes, {images}, {.dtype = DType::int64}, random);
     optimizer_ = train::make_optimizer(recipe, *model_);

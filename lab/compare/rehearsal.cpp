@@ -4,6 +4,7 @@
 #include "core/share.h"
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
+#include "train/freeze.h"
 #include "train/interrupt.h"
 
 #include <fmt/format.h>
@@ -120,6 +121,7 @@ class Rehearsal {
 
   static void step(const train::Recipe& recipe, int64_t images, const data::Dataset& train_set) {
     const auto model = train::make_model(recipe, train_set.info().num_classes());
+    train::freeze(*model, recipe);
     const train::Precision precision = train::precision_of(recipe);
     const Tensor black =
         zeros({images, train::kImageChannels, recipe.image_size, recipe.image_size},

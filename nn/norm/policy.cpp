@@ -10,8 +10,6 @@
 
 #include <fmt/format.h>
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <map>
 
@@ -19,16 +17,19 @@ namespace norma::nn {
 namespace {
 
 constexpr std::string_view kOp = "norm policy";
-
-bool matches(const std::string& pattern, const std::string& path) {
-  return fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
-}
+constexpr std::string_view kFreeze = "freeze";  // the key that stands for no layer
 
 }  // namespace
 
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
-  NormPolicy policy{.source = source, .rules = {}};
+  NormPolicy policy{.source = source, .rules = {}, .freeze = {}};
   for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
+    if (line.pattern == kFreeze) {
+      check(line.text.has_value(), kOp, "{}: freeze: expected patterns such as \"layer1.*,bn1.*\", got {}",
+            line.text_place, line.type);
+      policy.freeze = freeze_patterns(*line.text, line.text_place);
+      continue;
+    }
     check(line.text.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", line.text_place,
           excerpt(line.pattern), line.type);
     try {
@@ -38,7 +39,7 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
     }
     policy.rules.push_back({.pattern = line.pattern, .norm = *line.text, .line = line.line});
   }
-  check(!policy.rules.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none", source);
+  check(!policy.rules.empty() || !policy.freeze.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none", source);
   return policy;
 }
 
@@ -59,7 +60,7 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const Network
   for (const NormRule& rule : policy.rules) {
     std::vector<std::string>& named = named_by[&rule];
     for (const std::string& path : layers) {
-      if (matches(rule.pattern, path)) {
+      if (matches_pattern(rule.pattern, path)) {
         chosen[path] = &rule;
         named.push_back(path);
       }

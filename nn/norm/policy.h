@@ -1,5 +1,7 @@
 #pragma once
 
+#include "nn/freeze.h"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -16,9 +18,10 @@ class Module;
 //   "layer4.*" = "group:32"
 //   "bn1" = "layer2d[eps=1e-3]"
 //   "layer[12].*.bn?" = "none"
+//   freeze = "layer1.*,bn1.*"
 //
-// Patterns are those of the shell: * is any text, dots too; ? is one character; [12] one of these. The last line whose
-// pattern matches a layer decides.
+// Patterns are those of matches_pattern() (nn/policy_file.h). The last line whose pattern matches a layer decides. The
+// line `freeze` is for training: it lists patterns for freeze() (nn/freeze.h).
 
 struct NormRule {
   std::string pattern;
@@ -29,10 +32,11 @@ struct NormRule {
 struct NormPolicy {
   std::string source;           ///< the file's name, for messages
   std::vector<NormRule> rules;  ///< in the order of the file
+  std::vector<FreezePattern> freeze = {};
 };
 
 /// Reads a policy. Throws Error, with line and column, for text that is no TOML, for a value that is no norm spec, and
-/// for a text without rules.
+/// for a text without lines.
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source);
 /// The text of a policy file. Throws Error when it cannot be read.
 std::string read_norm_policy(const std::filesystem::path& file);

@@ -166,6 +166,28 @@ NamedTensors Optimizer::master_weights() const {
   return result;
 }
 
+void Optimizer::set_master(size_t g, size_t i, const Tensor& weight) {
+  const auto& [name, parameter] = groups_[g].parameters[i];
+  check_sizes("optimizer", "master." + name, weight, parameter.sizes());
+  Master& master = masters_[g][i];
+  master.weight = wide_copy(weight, parameter);
+  copy_into(master.weight, parameter.detach());
+  master.version = parameter.version();
+}
+
+void Optimizer::set_master_weights(const NamedTensors& values) {
+  const NoGradGuard no_grad;
+  const std::unordered_map<std::string, Tensor> given(values.begin(), values.end());
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (size_t i = 0; i < masters_[g].size(); ++i) {
+      const auto& [name, parameter] = groups_[g].parameters[i];
+      if (const auto found = given.find(name); found != given.end() && is_half(parameter.dtype())) {
+        set_master(g, i, found->second.detach());
+      }
+    }
+  }
+}
+
 void Optimizer::step() {
   ++steps_;
   make_step();
@@ -355,9 +377,7 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
       }
       masters_[g][i] = {};
       if (const auto found = given.find(kMaster + name); found != given.end()) {
-        masters_[g][i] = {.weight = wide_copy(found->second, parameter), .version = 0};
-        copy_into(masters_[g][i].weight, parameter.detach());
-        masters_[g][i].version = parameter.version();
+        set_master(g, i, found->second);
       }
     }
   }
@@ -371,6 +391,9 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
   };
   std::vector<std::pair<double, std::vector<ParameterGroup>>> by_scale;  // in the order of their first parameter
   for (const auto& [name, x] : module.named_parameters()) {
+    if (!x.requires_grad()) {
+      continue;
+    }
     const double scale = options.lr_scale ? options.lr_scale(name) : 1;
     auto known = std::find_if(by_scale.begin(), by_scale.end(), [&](const auto& of) { return of.first == scale; });
     if (known == by_scale.end()) {

@@ -30,7 +30,7 @@ struct ParameterGroupsOptions {
   std::function<double(const std::string& name)> lr_scale = {};
 };
 
-/// All parameters of a module in groups: for each scale of the learning rate, those with `weight_decay`, those with
+/// The parameters of a module that require a gradient, in groups: for each scale of the learning rate, those with `weight_decay`, those with
 /// none, and those with other numbers. Empty groups are left out.
 std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
                                              const ParameterGroupsOptions& options = {});
@@ -80,6 +80,9 @@ class Optimizer {
 
   /// The float32 master weights of bfloat16 and float16 parameters, by name. They share the optimizer's memory.
   [[nodiscard]] NamedTensors master_weights() const;
+  /// Begins master weights with the values of these names, which no 16-bit parameter has rounded, and rounds them into
+  /// the parameters. Names of other tensors are passed over. Throws Error for other sizes.
+  void set_master_weights(const NamedTensors& values);
 
   /// "step" (int64 scalar) and, for each parameter that has been updated, its running averages ("momentum.<parameter>",
   /// "exp_avg.<parameter>", "exp_avg_sq.<parameter>") and its master weight ("master.<parameter>"). They share the
@@ -134,6 +137,8 @@ class Optimizer {
 
   /// The dense tensor that update() changes for a parameter: its master weight, the parameter itself, or a copy.
   Tensor begin_update(const Tensor& parameter, Master& master);
+  /// Makes a copy of `weight` the master weight of parameter i of group g, and rounds it into the parameter.
+  void set_master(size_t g, size_t i, const Tensor& weight);
   /// Converts gradients, updates these parameters, and puts the results into them.
   void update_batch(const std::vector<Update>& updates, const std::vector<Pending>& pending);
 
