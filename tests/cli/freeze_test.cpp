@@ -57,7 +57,8 @@ TEST_CASE("norma train: --freeze that cannot be is one line, and writes nothing"
         "norma: freeze: expected patterns that leave a parameter to train, got '*', which name all 62\n");
   CHECK(complaint("--freeze fc --head-lr 0.1") ==
         "norma: train: head-lr: expected a classifier that is trained, got the frozen fc.bias\n");
-  CHECK(complaint("--freeze ''").starts_with("norma: train: --freeze: "));
+  CHECK(complaint("--freeze ''") ==
+        "norma: freeze: expected patterns of names such as layer1.*,bn1.*, got ''\n");
   CHECK(complaint("--norm none --freeze bn1").starts_with("norma: freeze: 'bn1': expected the name of "));
   test::write_file(folder / "p.toml", "freeze = \"stem.*\"\n");
   CHECK(complaint("--norm-policy p.toml").starts_with("norma: freeze: p.toml:1:10: 'stem.*': expected the name of "));

@@ -105,7 +105,8 @@ TEST_CASE("processes: a network with everything learns in any number of them wha
   }
   const TemporaryFolder folder;
   for (const std::string options :
-       {"--model resnet18 --norm batch --sync-bn --images 30 --opt sgd --lr 0.01 --skip-nonfinite",
+       {"--model resnet18 --norm batch --sync-bn --images 30 --opt sgd --lr 0.01 --skip-nonfinite "
+        "--freeze conv1,bn1",
         "--model convnext_atto --patch-size 4 --channels-last --drop-path 0.2 --images 36 --grad-accum-steps 2 "
         "--mixup 0.4 --cutmix 1 --model-ema --clip-grad 1"}) {
     CAPTURE(options);
