@@ -32,7 +32,7 @@ except ImportError as error:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLASSES, FILE_CLASSES, BATCH, SIZE = 5, 10, 8, 64
-LR, MOMENTUM, DECAY = 0.01, 0.9, 1e-3
+LR, MOMENTUM, DECAY = 1e-4, 0.9, 1e-3
 STEMS = {"resnet": ["conv1", "bn1"], "convnext": ["stem"]}
 CASES = [("timm", "resnet18"), ("timm", "resnet50"), ("timm", "convnext_atto"), ("torchvision", "resnet50")]
 
@@ -94,7 +94,7 @@ def stir(network, seed):
 
 def norma_train(arguments, model, weights, stem, data, output, precision, channels_last, steps, lr):
     command = [arguments.norma, "train", "--model", model, "--initial-checkpoint", weights, "--dataset", "imagefolder",
-               "--data-dir", data, "--img-size", SIZE, "--batch-size", BATCH, "--images", BATCH * steps, "--opt", "sgd",
+               "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH, "--images", BATCH * steps, "--opt", "sgd",
                "--momentum", MOMENTUM, "--weight-decay", DECAY, "--lr", lr, "--sched", "constant", "--seed", 3,
                "--precision", precision, "--freeze", ",".join(part + ".*" for part in stem), "--log-interval", 1,
                "--workers", 0, "--quiet", "--output", output]
