@@ -69,9 +69,11 @@ std::vector<std::string> parts_near(const std::string& pattern, const NamedTenso
   std::string stem = pattern.pattern;
   const bool all_below = stem.ends_with(kAllBelow);
   stem.resize(stem.size() - (all_below ? kAllBelow.size() : 0));
-  fail(kOp, "{}: expected the name of a parameter or of a part of the network, got none of them; did you mean '{}{}'? "
+  fail(kOp,
+       "{}: expected the name of a parameter or of a part of the network, got none of them; did you mean '{}{}'? "
        "There are {}",
-       text_of(pattern), nearest_name(stem, known), all_below ? kAllBelow : "", fmt::join(parts_near(pattern.pattern, state), ", "));
+       text_of(pattern), nearest_name(stem, known), all_below ? kAllBelow : "",
+       fmt::join(parts_near(pattern.pattern, state), ", "));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace norma::train {
 
 struct EmaOptions {
   double decay = 0.9998;
-  bool warmup = false;  ///< the decay rises to `decay` from 0: 1 - (1 + n)^(-2/3) in update n + 2
+  bool warmup = false;                  ///< the decay rises to `decay` from 0: 1 - (1 + n)^(-2/3) in update n + 2
   std::set<std::string> constant = {};  ///< tensors that stay as they are: their averages are those of update 1
 };
 

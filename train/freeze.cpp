@@ -113,8 +113,8 @@ std::string frozen_text(const nn::Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     layers += module->has_frozen_statistics() ? 1 : 0;
   }
-  return fmt::format("{}: {} of {} parameters ({} of {} elements) and the statistics of {} norm{} stay as they are", kOp,
-                     frozen, parameters, elements, model.parameter_count(), layers, layers == 1 ? "" : "s");
+  return fmt::format("{}: {} of {} parameters ({} of {} elements) and the statistics of {} norm{} stay as they are",
+                     kOp, frozen, parameters, elements, model.parameter_count(), layers, layers == 1 ? "" : "s");
 }
 
 }  // namespace norma::train

@@ -11,8 +11,8 @@ namespace norma::train {
 
 struct TrainingState;
 
-/// Freezes the parts of a network that Recipe::freeze and the line `freeze` of the norm policy name (nn/freeze.h). Throws
-/// Error as nn::freeze() does, and for a frozen classifier that Recipe::reset_head would make anew.
+/// Freezes the parts of a network that Recipe::freeze and the line `freeze` of the norm policy name (nn/freeze.h).
+/// Throws Error as nn::freeze() does, and for a frozen classifier that Recipe::reset_head would make anew.
 void freeze(nn::Module& model, const Recipe& recipe);
 
 /// The key in Checkpoint::options for FrozenTensors::json().
@@ -55,7 +55,8 @@ struct FreezeSavings {
 };
 FreezeSavings measure_freeze_savings(TrainingState& run);
 
-/// "freeze: forward and backward of 32 images take 0.120 s in place of 0.161 s, and keep 20.1 MB in place of 35.2 MB; …"
+/// "freeze: forward and backward of 32 images take 0.120 s in place of 0.161 s, and keep 20.1 MB in place of 35.2 MB;
+/// …"
 std::string to_string(const FreezeSavings& savings);
 /// {"images": 32, "seconds": 0.12, …}
 std::string to_json(const FreezeSavings& savings);

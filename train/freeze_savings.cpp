@@ -98,7 +98,8 @@ Pass forward_and_backward(TrainingState& run, const data::Batch& batch) {
               .total_steps = run.total_steps(),
               .batch_size = run.recipe.batch_size});
   std::unique_ptr<ObservedStep> observed;
-  accumulate_gradients(run, 1, [&] { return batch; }, &seen, &observed);
+  accumulate_gradients(
+      run, 1, [&] { return batch; }, &seen, &observed);
   observed.reset();
   MemoryUse use;
   use.activations = seen.activations();
@@ -125,9 +126,9 @@ FreezeSavings measure_freeze_savings(TrainingState& run) {
   const Recipe& recipe = run.recipe;
   const int64_t images = std::min(recipe.batch_size, kMostImages);
   const data::Batch batch{
-      .images = zeros({images, kImageChannels, recipe.image_size, recipe.image_size},
-                      {.device = kCpu,
-                       .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}),
+      .images = zeros(
+          {images, kImageChannels, recipe.image_size, recipe.image_size},
+          {.device = kCpu, .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous}),
       .labels = zeros({images}, {.dtype = DType::int64, .device = kCpu}),
       .total = images};
   FreezeSavings savings{.images = images};

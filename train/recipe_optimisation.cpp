@@ -105,7 +105,8 @@ std::function<double(const std::string&)> lr_scale_of(const Recipe& recipe, cons
     }
     const std::string last = model.named_parameters().back().first;
     check(!scales.empty(), "train",
-          "head-lr: expected a classifier, the module of the last parameter, got the parameter '{}' of no module", last);
+          "head-lr: expected a classifier, the module of the last parameter, got the parameter '{}' of no module",
+          last);
     check(is_trained, "train", "head-lr: expected a classifier that is trained, got the frozen {}", last);
   }
   if (recipe.layer_decay != 1) {

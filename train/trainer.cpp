@@ -97,8 +97,8 @@ TrainResult TrainingLoop::run() {
   if (interrupted()) {
     output_.save();
   } else if (!run_.frozen.empty()) {
-    reports_.note(fmt::format(R"({{"type": "frozen", "at": "end", "step": {}, "sha256": {}}})", run_.step,
-                              run_.frozen.json()));
+    reports_.note(
+        fmt::format(R"({{"type": "frozen", "at": "end", "step": {}, "sha256": {}}})", run_.step, run_.frozen.json()));
   }
   reports_.print_notes();
   result.best = run_.best;

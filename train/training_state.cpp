@@ -115,7 +115,8 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   }
   schedules = make_schedules(recipe, total_steps(), steps_per_epoch());
   if (recipe.model_ema) {
-    ema.emplace(EmaOptions{.decay = recipe.model_ema_decay, .warmup = recipe.model_ema_warmup, .constant = frozen.names()});
+    ema.emplace(
+        EmaOptions{.decay = recipe.model_ema_decay, .warmup = recipe.model_ema_warmup, .constant = frozen.names()});
   }
   random = Generator(recipe.seed);
 }

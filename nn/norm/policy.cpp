@@ -39,7 +39,8 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
     }
     policy.rules.push_back({.pattern = line.pattern, .norm = *line.text, .line = line.line});
   }
-  check(!policy.rules.empty() || !policy.freeze.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none", source);
+  check(!policy.rules.empty() || !policy.freeze.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none",
+        source);
   return policy;
 }
 

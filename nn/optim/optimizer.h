@@ -30,8 +30,8 @@ struct ParameterGroupsOptions {
   std::function<double(const std::string& name)> lr_scale = {};
 };
 
-/// The parameters of a module that require a gradient, in groups: for each scale of the learning rate, those with `weight_decay`, those with
-/// none, and those with other numbers. Empty groups are left out.
+/// The parameters of a module that require a gradient, in groups: for each scale of the learning rate, those with
+/// `weight_decay`, those with none, and those with other numbers. Empty groups are left out.
 std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
                                              const ParameterGroupsOptions& options = {});
 

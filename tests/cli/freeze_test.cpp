@@ -50,15 +50,15 @@ TEST_CASE("norma train: --freeze that cannot be is one line, and writes nothing"
     CHECK_FALSE(std::filesystem::exists(folder / "o"));
     return outcome.err;
   };
-  CHECK(complaint("--freeze 'layer9.*'") ==
-        "norma: freeze: 'layer9.*': expected the name of a parameter or of a part of the network, got none of them; did "
-        "you mean 'layer1.*'? There are conv1, bn1, layer1, layer2, layer3, layer4, fc\n");
+  CHECK(
+      complaint("--freeze 'layer9.*'") ==
+      "norma: freeze: 'layer9.*': expected the name of a parameter or of a part of the network, got none of them; did "
+      "you mean 'layer1.*'? There are conv1, bn1, layer1, layer2, layer3, layer4, fc\n");
   CHECK(complaint("--freeze '*'") ==
         "norma: freeze: expected patterns that leave a parameter to train, got '*', which name all 62\n");
   CHECK(complaint("--freeze fc --head-lr 0.1") ==
         "norma: train: head-lr: expected a classifier that is trained, got the frozen fc.bias\n");
-  CHECK(complaint("--freeze ''") ==
-        "norma: freeze: expected patterns of names such as layer1.*,bn1.*, got ''\n");
+  CHECK(complaint("--freeze ''") == "norma: freeze: expected patterns of names such as layer1.*,bn1.*, got ''\n");
   CHECK(complaint("--norm none --freeze bn1").starts_with("norma: freeze: 'bn1': expected the name of "));
   test::write_file(folder / "p.toml", "freeze = \"stem.*\"\n");
   CHECK(complaint("--norm-policy p.toml").starts_with("norma: freeze: p.toml:1:10: 'stem.*': expected the name of "));

@@ -48,8 +48,8 @@ using Names = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("freeze: patterns name tensors, or modules with all that they hold") {
-  const Names stem{"conv1.weight", "bn1.weight", "bn1.bias", "bn1.running_mean", "bn1.running_var",
-                   "bn1.num_batches_tracked"};
+  const Names stem{"conv1.weight",     "bn1.weight",      "bn1.bias",
+                   "bn1.running_mean", "bn1.running_var", "bn1.num_batches_tracked"};
   CHECK(frozen_names("conv1.*,bn1.*") == stem);
   CHECK(frozen_names(" conv1 ,\tbn1") == stem);
   CHECK(frozen_names("conv1.weight,bn1.weight,bn1.bias") == stem);  // statistics go with the parameters of their norm
@@ -62,17 +62,20 @@ TEST_CASE("freeze: patterns name tensors, or modules with all that they hold") {
 
 TEST_CASE("freeze: what names nothing or everything is refused, with the names there are") {
   CHECK(error_of_freeze("layre1.*") ==
-        "freeze: 'layre1.*': expected the name of a parameter or of a part of the network, got none of them; did you mean "
+        "freeze: 'layre1.*': expected the name of a parameter or of a part of the network, got none of them; did you "
+        "mean "
         "'layer1.*'? There are conv1, bn1, layer1, layer2, layer3, layer4, fc");
   CHECK(error_of_freeze("conv1.*,layer1.7.*") ==
         "freeze: 'layer1.7.*': expected the name of a parameter or of a part of the network, got none of them; did you "
         "mean 'layer1.0.*'? There are layer1.0, layer1.1");
   CHECK(error_of_freeze("fc.wieght") ==
-        "freeze: 'fc.wieght': expected the name of a parameter or of a part of the network, got none of them; did you mean "
+        "freeze: 'fc.wieght': expected the name of a parameter or of a part of the network, got none of them; did you "
+        "mean "
         "'fc.weight'? There are fc.weight, fc.bias");
-  CHECK(error_of_freeze("conv*,bn*,layer*,fc*") ==
-        "freeze: expected patterns that leave a parameter to train, got 'conv*', 'bn*', 'layer*', 'fc*', which name all "
-        "62");
+  CHECK(
+      error_of_freeze("conv*,bn*,layer*,fc*") ==
+      "freeze: expected patterns that leave a parameter to train, got 'conv*', 'bn*', 'layer*', 'fc*', which name all "
+      "62");
   for (const char* list : {"", "conv1.*,", ",", " ", "conv1.*, ,bn1"}) {
     CHECK(error_of([&] { freeze_patterns(list); }) ==
           "freeze: expected patterns of names such as layer1.*,bn1.*, got '" + std::string(list) + "'");
@@ -88,11 +91,11 @@ TEST_CASE("freeze: a line of the norm policy, which may be the only one") {
   const auto error = [](const char* text) { return error_of([&] { parse_norm_policy(text, "p.toml"); }); };
   CHECK(error("freeze = 3\n") ==
         "norm policy: p.toml:1:10: freeze: expected patterns such as \"layer1.*,bn1.*\", got another type");
-  CHECK(error("freeze = \"\"\n") ==
-        "freeze: p.toml:1:10: expected patterns of names such as layer1.*,bn1.*, got ''");
+  CHECK(error("freeze = \"\"\n") == "freeze: p.toml:1:10: expected patterns of names such as layer1.*,bn1.*, got ''");
   const auto model = small_resnet();
-  CHECK(error_of([&] { freeze(*model, parse_norm_policy("\nfreeze = \"stem\"\n", "p.toml").freeze); })
-            .starts_with("freeze: p.toml:2:10: 'stem': expected the name of "));
+  CHECK(error_of([&] {
+          freeze(*model, parse_norm_policy("\nfreeze = \"stem\"\n", "p.toml").freeze);
+        }).starts_with("freeze: p.toml:2:10: 'stem': expected the name of "));
 }
 
 TEST_CASE("freeze: a norm is in evaluation, whatever train() says, and others are not") {
@@ -181,7 +184,7 @@ TEST_CASE("freeze: optimizers leave frozen parameters out, and the tape begins a
   CHECK(stem.saved < whole.saved);
   CHECK(stem.bytes < whole.bytes);
   CHECK(body.gradients == 2);
-  CHECK(body.nodes == 2);  // linear and sum: not even the pooling before them
+  CHECK(body.nodes == 2);              // linear and sum: not even the pooling before them
   CHECK(middle.nodes == whole.nodes);  // gradients go through it
   CHECK(middle.saved < whole.saved);   // but those of its weights are not made
   CHECK(middle.gradients == 62 - 15);

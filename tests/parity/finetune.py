@@ -5,9 +5,10 @@ timm and torchvision make networks with random weights, and this writes each as 
 other classes. `norma train --initial-checkpoint FILE --freeze STEM` makes 20 steps of SGD with momentum and weight decay
 on drawn images; PyTorch makes the same steps. Prints, for each network, precision and memory format, the largest
 difference of a trained tensor (weights and running statistics) as a share of the tensor's largest element, the tensor,
-and the largest difference of a loss. Beside the float32 figures stands the difference of PyTorch's own float32 from its
-float64. The frozen tensors must be the file's, bit by bit. Fails above 1e-5 in float32, unless PyTorch's own difference is
-larger, and above 1e-10 in float64. Needs torch, torchvision, timm and safetensors in the Python that runs it.
+and the largest difference of a loss. Beside the figures stands the difference of PyTorch in that precision from its own
+float64: a ReLU near 0 falls to either side of its kink, and steps of training enlarge that. The frozen tensors must be
+the file's, bit by bit. Fails above 1e-10 in float64, and in float32 above 1e-5 and 4 times PyTorch's own difference.
+Needs torch, torchvision, timm and safetensors in the Python that runs it. Set OMP_NUM_THREADS=1 on a busy machine.
 
     ./run build && build/peers/bin/python tests/parity/finetune.py      # peers.py makes that environment
     python tests/parity/finetune.py --only convnext_atto --steps 5
@@ -82,20 +83,22 @@ def make_network(library, name, classes):
 
 
 def stir(network, seed):
-    """Gives every tensor values that matter: no norm is the identity, no residual branch is switched off."""
+    """Gives the running statistics and biases of norms values that matter, and norms that begin at 0 a small weight."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for key, x in network.state_dict().items():
-            if key.endswith("running_var") or (key.endswith("weight") and x.dim() == 1) or key.endswith("gamma"):
+            if key.endswith("running_var"):
                 x.copy_(0.5 + torch.rand(x.shape, generator=generator))
-            elif x.dim() == 1:
-                x.copy_(0.1 * torch.randn(x.shape, generator=generator))
+            elif x.dim() == 1 and not key.endswith("weight"):
+                x.add_(0.02 * torch.randn(x.shape, generator=generator))
+            elif key.endswith("weight") and x.dim() == 1:
+                x.mul_(0.9 + 0.2 * torch.rand(x.shape, generator=generator)).clamp_(min=0.2)
 
 
 def norma_train(arguments, model, weights, stem, data, output, precision, channels_last, steps, lr):
     command = [arguments.norma, "train", "--model", model, "--initial-checkpoint", weights, "--dataset", "imagefolder",
-               "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH, "--images", BATCH * steps, "--opt", "sgd",
-               "--momentum", MOMENTUM, "--weight-decay", DECAY, "--lr", lr, "--sched", "constant", "--seed", 3,
+               "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH, "--images", BATCH * steps,
+               "--opt", "sgd", "--momentum", MOMENTUM, "--weight-decay", DECAY, "--lr", lr, "--sched", "constant", "--seed", 3,
                "--precision", precision, "--freeze", ",".join(part + ".*" for part in stem), "--log-interval", 1,
                "--workers", 0, "--quiet", "--output", output]
     command += [] if channels_last else ["--no-channels-last"]
@@ -176,15 +179,17 @@ def run_case(arguments, library, name, folder, failures):
             ours, our_losses = norma_train(arguments, name, file, stem, data, output, precision, channels_last,
                                            arguments.steps, LR)
             distance, tensor = compare(ours, theirs, trained)
-            own, own_tensor = compare(theirs, wide, trained)
+            own, _ = compare(theirs, wide, trained)
+            moved_by, _ = compare(theirs, start, trained)
             loss = max(abs(a - b) for a, b in zip(our_losses, losses, strict=True))
-            moved = [key for key in frozen if not torch.equal(ours[key].to(start[key].dtype).reshape(start[key].shape), start[key])]
+            moved = [key for key in frozen
+                     if not torch.equal(ours[key].to(start[key].dtype).reshape(start[key].shape), start[key])]
             fault = f"  FAILED: moved: {', '.join(moved)}" if moved else ""
-            if not distance <= max(limit, own if precision == "float32" else 0):
+            if not distance <= limit + (4 * own if precision == "float32" else 0):
                 fault += "  FAILED"
             failures += [name] if fault else []
             print(f"{library:12} {name:14} {file.suffix:13} {precision:8} "
-                  f"{'channels_last' if channels_last else 'contiguous':14} {distance:8.1e}  {own:8.1e}  {loss:8.1e}  "
+                  f"{'channels_last' if channels_last else 'contiguous':14} {distance:8.1e}  {own:8.1e}  {loss:8.1e}  {moved_by:7.1e}  "
                   f"{tensor}{fault}", flush=True)
 
 
@@ -198,7 +203,7 @@ def main():
         sys.exit(f"finetune: {arguments.norma} does not exist; build it first: ./run build")
     print(f"{arguments.steps} steps of {BATCH} images of {SIZE}x{SIZE}; PyTorch {torch.__version__}, "
           f"torchvision {torchvision.__version__}, timm {timm.__version__}")
-    print(f"{'library':12} {'network':14} {'file':13} {'dtype':8} {'format':14} {'tensors':8}  {'f32/f64':8}  {'loss':8}  "
+    print(f"{'library':12} {'network':14} {'file':13} {'dtype':8} {'format':14} {'tensors':8}  {'own f64':8}  {'loss':8}  {'steps':7}  "
           "worst tensor", flush=True)
     failures = []
     for library, name in CASES:
