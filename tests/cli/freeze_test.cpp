@@ -36,7 +36,7 @@ TEST_CASE("norma train: --freeze says what it holds and saves, and eval keeps fr
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
   const Outcome longer = run_norma(folder.path(), "train --resume o --images 16 --threads 1 --workers 0");
   CHECK_MESSAGE(longer.code == 0, longer.err);
-  const Outcome dry = run_norma(folder.path(), kTiny + "--freeze 'layer*' --output d --dry-run");
+  const Outcome dry = run_norma(folder.path(), kTiny + "--freeze 'layer*' --dry-run");
   CHECK_MESSAGE(dry.code == 0, dry.err);
   CHECK(dry.out.find("freeze = [\"layer*\"]") != std::string::npos);
 }
