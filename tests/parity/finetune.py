@@ -2,13 +2,14 @@
 """Fine-tunes with a frozen stem in Norma and in PyTorch, from the same file and on the same batches, and compares.
 
 timm and torchvision make networks with random weights, and this writes each as .safetensors and .pth with a head of
-other classes. `norma train --initial-checkpoint FILE --freeze STEM` makes 20 steps of SGD with momentum and weight decay
-on drawn images; PyTorch makes the same steps. Prints, for each network, precision and memory format, the largest
+other classes. `norma train --initial-checkpoint FILE --freeze STEM` makes 20 steps of SGD with momentum and decay on
+drawn images; PyTorch makes the same steps. Prints, for each network, precision and memory format, the largest
 difference of a trained tensor (weights and running statistics) as a share of the tensor's largest element, the tensor,
 and the largest difference of a loss. Beside the figures stands the difference of PyTorch in that precision from its own
 float64: a ReLU near 0 falls to either side of its kink, and steps of training enlarge that. The frozen tensors must be
-the file's, bit by bit. "steps" is how far the weight that moved least went, in the same measure. Fails above 1e-10 in float64, and in float32 above 1e-5 and 4 times PyTorch's own difference.
-Needs torch, torchvision, timm and safetensors in the Python that runs it. Set OMP_NUM_THREADS=1 on a busy machine.
+the file's, bit by bit. "steps" is how far the weight that moved least went, in the same measure. Fails above 1e-10 in
+float64, and in float32 above 1e-5 and 4 times PyTorch's own difference. Needs torch, torchvision, timm and safetensors
+in the Python that runs it. Set OMP_NUM_THREADS=1 on a busy machine.
 
     ./run build && build/peers/bin/python tests/parity/finetune.py      # peers.py makes that environment
     python tests/parity/finetune.py --only convnext_atto --steps 5
@@ -98,8 +99,8 @@ def stir(network, seed):
 def norma_train(arguments, model, weights, stem, data, output, precision, channels_last, steps, lr):
     command = [arguments.norma, "train", "--model", model, "--initial-checkpoint", weights, "--dataset", "imagefolder",
                "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH, "--images", BATCH * steps,
-               "--opt", "sgd", "--momentum", MOMENTUM, "--weight-decay", DECAY, "--lr", lr, "--sched", "constant", "--seed", 3,
-               "--precision", precision, "--freeze", ",".join(part + ".*" for part in stem), "--log-interval", 1,
+               "--opt", "sgd", "--momentum", MOMENTUM, "--weight-decay", DECAY, "--lr", lr, "--sched", "constant",
+               "--seed", 3, "--precision", precision, "--freeze", ",".join(part + ".*" for part in stem), "--log-interval", 1,
                "--workers", 0, "--quiet", "--output", output]
     command += [] if channels_last else ["--no-channels-last"]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -173,7 +174,8 @@ def run_case(arguments, library, name, folder, failures):
     wide, wide_losses = torch_train(library, name, start, stem, images, labels, torch.float64, False, arguments.steps)
     for precision, dtype, limit in (("float32", torch.float32, 1e-5), ("float64", torch.float64, 1e-10)):
         for channels_last in (False, True):
-            theirs, losses = torch_train(library, name, start, stem, images, labels, dtype, channels_last, arguments.steps)
+            theirs, losses = torch_train(library, name, start, stem, images, labels, dtype, channels_last,
+                                         arguments.steps)
             file = files[int(channels_last)]
             output = folder / f"{precision}-{channels_last}"
             ours, our_losses = norma_train(arguments, name, file, stem, data, output, precision, channels_last,
@@ -189,8 +191,8 @@ def run_case(arguments, library, name, folder, failures):
                 fault += "  FAILED"
             failures += [name] if fault else []
             print(f"{library:12} {name:14} {file.suffix:13} {precision:8} "
-                  f"{'channels_last' if channels_last else 'contiguous':14} {distance:8.1e}  {own:8.1e}  {loss:8.1e}  {steps:7.1e}  "
-                  f"{tensor}{fault}", flush=True)
+                  f"{'channels_last' if channels_last else 'contiguous':14} {distance:8.1e}  {own:8.1e}  "
+                  f"{loss:8.1e}  {steps:7.1e}  {tensor}{fault}", flush=True)
 
 
 def main():
@@ -203,8 +205,8 @@ def main():
         sys.exit(f"finetune: {arguments.norma} does not exist; build it first: ./run build")
     print(f"{arguments.steps} steps of {BATCH} images of {SIZE}x{SIZE}; PyTorch {torch.__version__}, "
           f"torchvision {torchvision.__version__}, timm {timm.__version__}")
-    print(f"{'library':12} {'network':14} {'file':13} {'dtype':8} {'format':14} {'tensors':8}  {'own f64':8}  {'loss':8}  {'steps':7}  "
-          "worst tensor", flush=True)
+    print(f"{'library':12} {'network':14} {'file':13} {'dtype':8} {'format':14} {'tensors':8}  {'own f64':8}  "
+          f"{'loss':8}  {'steps':7}  worst tensor", flush=True)
     failures = []
     for library, name in CASES:
         if not arguments.only or name in arguments.only:
