@@ -80,7 +80,7 @@ def make_images(folder, steps, seed):
 def make_network(library, name, classes):
     if library == "timm":
         return timm.create_model(name, num_classes=classes)
-    return getattr(torchvision.models, name)(num_classes=classes)
+    return getattr(torchvision.models, name)(num_classes=classes, zero_init_residual=True)  # as timm does by default
 
 
 def stir(network, seed):
@@ -98,9 +98,11 @@ def stir(network, seed):
 
 def norma_train(arguments, model, weights, stem, data, output, precision, channels_last, steps, lr):
     command = [arguments.norma, "train", "--model", model, "--initial-checkpoint", weights, "--dataset", "imagefolder",
-               "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH, "--images", BATCH * steps,
+               "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH,
+               "--images", BATCH * steps,
                "--opt", "sgd", "--momentum", MOMENTUM, "--weight-decay", DECAY, "--lr", lr, "--sched", "constant",
-               "--seed", 3, "--precision", precision, "--freeze", ",".join(part + ".*" for part in stem), "--log-interval", 1,
+               "--seed", 3, "--precision", precision, "--freeze", ",".join(part + ".*" for part in stem),
+               "--log-interval", 1,
                "--workers", 0, "--quiet", "--output", output]
     command += [] if channels_last else ["--no-channels-last"]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -149,7 +151,7 @@ def compare(found, expected, names):
 
 def run_case(arguments, library, name, folder, failures):
     stem = STEMS[name.rstrip("0123456789").split("_")[0]]
-    torch.manual_seed(1)
+    torch.manual_seed(1 if library == "timm" else 2)
     network = make_network(library, name, FILE_CLASSES)
     stir(network, 2)
     files = [folder / "weights.safetensors", folder / "weights.pth"]
