@@ -101,7 +101,7 @@ double largest_difference(const Tensor& x, const Matrix& expected) {
 
 }  // namespace
 
-TEST_CASE("newton_schulz: by the definition; wide, tall and square matrices become nearly orthogonal") {
+TEST_CASE("newton_schulz: by the definition, and wide, tall and square matrices become nearly orthogonal") {
   for (const Sizes& sizes : {Sizes{4, 9}, Sizes{11, 5}, Sizes{6, 6}, Sizes{1, 7}}) {
     CAPTURE(to_string(sizes));
     const Tensor x = random_tensor(sizes, 3);
