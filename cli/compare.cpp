@@ -6,7 +6,6 @@
 #include "cli/processes.h"
 #include "core/error.h"
 #include "core/excerpt.h"
-#include "core/memory_format.h"
 #include "core/parallel.h"
 #include "core/parse_number.h"
 #include "lab/compare/budget.h"
@@ -448,16 +447,9 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .group("Network");
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::network});
-  add_axis(app, "--data,--dataset,--datasets", "dataset", state->axes.datasets);
-  add_axis(app, "-b,--batch-size,--batch-sizes", "batch-size", state->axes.batch_sizes);
-  add_formats(app, state->axes.formats);
-  add_axis(app, "--lr,--lrs", "lr", state->axes.lrs);
-  add_option_axes(app, state->axes.options);
-  std::vector<std::string> axes{"dataset", "batch-size", "channels-last", "lr"};
-  for (const lab::OptionAxis& axis : lab::option_axes()) {
-    axes.emplace_back(axis.option);
-  }
-  state->recipe.add(app, {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps}, axes);
+  add_axes(app, state->axes);
+  state->recipe.add(app, {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps},
+                    axis_options());
   add_axis(app, "--precision,--precisions", "precision", state->axes.precisions);
   state->recipe.add(app, {Part::precision}, {"precision"});
   exclude(app, {"--budget", "--epochs"});

@@ -36,6 +36,9 @@ template void add_axis(CLI::App&, const std::string&, const std::string&, std::v
 template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<int64_t>&, const std::string&);
 template void add_axis(CLI::App&, const std::string&, const std::string&, std::vector<double>&, const std::string&);
 
+namespace {
+
+/// Adds the axes of lab::option_axes().
 void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
   for (const lab::OptionAxis& axis : lab::option_axes()) {
     const train::RecipeOption& option = train::recipe_option(axis.option);
@@ -81,6 +84,24 @@ void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
       "short for --format channels_last")
       .group("Images");
   exclude(app, {"--formats", "--channels-last"});
+}
+
+}  // namespace
+
+void add_axes(CLI::App& app, GridAxes& axes) {
+  add_axis(app, "--data,--dataset,--datasets", "dataset", axes.datasets);
+  add_axis(app, "-b,--batch-size,--batch-sizes", "batch-size", axes.batch_sizes);
+  add_formats(app, axes.formats);
+  add_axis(app, "--lr,--lrs", "lr", axes.lrs);
+  add_option_axes(app, axes.options);
+}
+
+std::vector<std::string> axis_options() {
+  std::vector<std::string> names{"dataset", "batch-size", "channels-last", "lr"};
+  for (const lab::OptionAxis& axis : lab::option_axes()) {
+    names.emplace_back(axis.option);
+  }
+  return names;
 }
 
 }  // namespace norma::cli

@@ -89,8 +89,9 @@ ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<con
   const auto old = make_model(in_full_precision(before), classes);
   load_initial_weights(*old, before);
   ConvertedNetwork network{.model = make_model(in_full_precision(recipe), classes),
+                           .initial = {},
                            .from = before.norm.empty() ? models::own_norm(recipe.model) : before.norm};
-  load_initial_weights(*network.model, recipe);
+  network.initial = load_initial_weights(*network.model, recipe);
   const Device device = network.model->device();
   const std::vector<data::Batch> batches = batches_of(recipe, train_set, options.workers, device);
   const nn::ImageBatches images{.count = static_cast<int64_t>(batches.size()), .at = [&](int64_t number) {

@@ -18,6 +18,7 @@ std::vector<std::string> convert_norm_names();
 /// A trained network with other norms, before it is trained further.
 struct ConvertedNetwork {
   std::shared_ptr<nn::Module> model;  ///< in the recipe's full precision (in_full_precision())
+  std::string initial;                ///< what load_initial_weights() says of the file
   std::string from;                   ///< the norm before: Recipe::from_norm, or what the file says
   int64_t images = 0;                 ///< that the weights and figures come from
   std::vector<nn::NormMatch> layers;  ///< one for each new norm; none if all norms stay

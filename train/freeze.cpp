@@ -73,17 +73,15 @@ void FrozenTensors::check(const TrainingState& run) const {
   if (empty()) {
     return;
   }
+  const auto by_name = [](const nn::NamedTensors& tensors) {
+    return std::map<std::string, Tensor>(tensors.begin(), tensors.end());
+  };
+  const std::map<std::string, Tensor> now = by_name(run.model->state_dict());
   std::map<std::string, Tensor> averages;
-  if (run.ema) {
-    averages.insert(run.ema->averages().begin(), run.ema->averages().end());
-  }
-  std::map<std::string, Tensor> now;
-  for (const auto& [name, x] : run.model->state_dict()) {
-    now.emplace(name, x);
-  }
   std::map<std::string, Tensor> wide;
-  for (const auto& [name, x] : run.wide_state()) {
-    wide.emplace(name, x);
+  if (run.ema) {  // only averages are compared with the wide tensors, which 16 bits must be converted for
+    averages = by_name(run.ema->averages());
+    wide = by_name(run.wide_state());
   }
   for (const auto& [name, hash] : hashes_) {
     const auto found = now.find(name);

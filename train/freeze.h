@@ -23,9 +23,9 @@ inline constexpr const char* kFrozenKey = "frozen";
 class FrozenTensors {
  public:
   FrozenTensors() = default;
-  /// Those that the network has now.
+  /// Takes the hashes of the network as it is now.
   explicit FrozenTensors(const nn::Module& model);
-  /// Those that json() wrote. Throws Error for another text.
+  /// Reads what json() wrote. Throws Error for another text.
   explicit FrozenTensors(const std::string& json);
 
   [[nodiscard]] bool empty() const { return hashes_.empty(); }

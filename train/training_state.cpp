@@ -85,11 +85,12 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   test_set = make_dataset(recipe, data::Split::test);
   model = make_model(in_full_precision(recipe), train_set->info().num_classes());
   if (!resumed && !recipe.initial_checkpoint.empty()) {
-    initial = load_initial_weights(*model, recipe);
-    if (recipe.convert_norm != Recipe{}.convert_norm) {
+    if (recipe.convert_norm == Recipe{}.convert_norm) {
+      initial = load_initial_weights(*model, recipe);
+    } else {
       const ConvertedNetwork converted = convert_network(recipe, train_set);
       model->load_state_dict(converted.model->state_dict());
-      initial += "\n" + converted.text(recipe);
+      initial = converted.initial + "\n" + converted.text(recipe);
     }
   }
   freeze(*model, recipe);

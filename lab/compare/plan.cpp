@@ -1,5 +1,4 @@
 #include "core/error.h"
-#include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "core/parse_number.h"
 #include "lab/compare/comparison.h"
@@ -12,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <string>
@@ -65,7 +65,7 @@ ComparisonOptions completed(ComparisonOptions options) {
     const train::RecipeOption& option = train::recipe_option(name);
     for (std::string& word : words) {  // 0.05 and 5e-2 are one value
       train::Recipe recipe;
-      check(option.take(recipe, word), "compare", "{}: expected a value of that option, got '{}'", name, excerpt(word));
+      take_option(recipe, "compare", name, word);
       option.check_value(recipe);
       word = option.items(recipe).front();
     }
@@ -177,11 +177,11 @@ Comparison plan_comparison(const ComparisonOptions& given) {
     recipe.model = model;
     train::check_norm_policy(recipe);
   }
-  const auto cross = [&]<class T>(const std::vector<T>& values, T Settings::*field) {
+  const auto cross = [&](const auto& values, auto&& field) {  // a member, or a function that gives the place
     std::vector<Settings> product;
     for (const Settings& one : settings) {
-      for (const T& value : values) {
-        product.emplace_back(one).*field = value;
+      for (const auto& value : values) {
+        std::invoke(field, product.emplace_back(one)) = value;
       }
     }
     settings = std::move(product);
@@ -192,17 +192,9 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   cross(options.precisions, &Settings::precision);
   cross(options.formats, &Settings::format);
   for (const OptionAxis& axis : option_axes()) {
-    const auto given_words = options.options.find(axis.option);
-    if (given_words == options.options.end()) {
-      continue;
+    if (const auto words = options.options.find(axis.option); words != options.options.end()) {
+      cross(words->second, [&](Settings& one) -> std::string& { return one.options[axis.option]; });
     }
-    std::vector<Settings> product;
-    for (const Settings& one : settings) {
-      for (const std::string& word : given_words->second) {
-        product.emplace_back(one).options[axis.option] = word;
-      }
-    }
-    settings = std::move(product);
   }
   cross(options.norms, &Settings::norm);
   cross(options.seeds, &Settings::seed);
@@ -228,7 +220,7 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   comparison.recipe.channels_last = first.format == MemoryFormat::channels_last;
   comparison.recipe.dataset = first.dataset;
   for (const auto& [name, word] : first.options) {
-    train::recipe_option(name).take(comparison.recipe, word);
+    take_option(comparison.recipe, "compare", name, word);
   }
   return comparison;
 }

@@ -5,7 +5,6 @@
 #include "lab/report/report.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/ranges.h"
-#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -77,8 +76,7 @@ void read_options(const nlohmann::json& json, const std::string& where, Settings
     check(known != option_axes().end(), where, "options: expected the name of an axis, got '{}'", excerpt(name));
     const auto word = data::json_field<std::string>(where, options, name);
     train::Recipe recipe;
-    check(train::recipe_option(name).take(recipe, word), where, "{}: expected a value of that option, got '{}'", name,
-          excerpt(word));
+    take_option(recipe, where, name, word);
     settings.options[name] = word;
   }
 }

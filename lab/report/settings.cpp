@@ -35,8 +35,7 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   recipe.channels_last = settings.format == MemoryFormat::channels_last;
   recipe.dataset = settings.dataset;
   for (const auto& [name, word] : settings.options) {
-    check(train::recipe_option(name).take(recipe, word), "compare", "{}: expected a value, got '{}'", name,
-          excerpt(word));
+    take_option(recipe, "compare", name, word);
   }
   if (!train::parse_precision(recipe.precision).autocast) {
     recipe.cast_policy.clear();
@@ -80,6 +79,11 @@ const std::vector<OptionAxis>& option_axes() {
       {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
       {.option = "train-images", .flag = "train-images", .changes_work = false}};
   return axes;
+}
+
+void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word) {
+  check(train::recipe_option(name).take(recipe, word), op, "{}: expected a value of that option, got '{}'", name,
+        excerpt(word));
 }
 
 const std::vector<Axis>& further_axes() {

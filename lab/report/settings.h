@@ -61,6 +61,9 @@ struct OptionAxis {
 /// The optimizer, the weight decay and the number of training images.
 const std::vector<OptionAxis>& option_axes();
 
+/// Gives an option of a recipe the value of a word. Throws Error, in the name of `op`, for a word that is none.
+void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word);
+
 /// All axes but model, norm and seed, in the order of display: dataset, batch size, lr, precision, format, and those of
 /// option_axes().
 const std::vector<Axis>& further_axes();

@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/error.h"
 #include "core/tape.h"
+#include "nn/hooks.h"
 #include "nn/norm/changed_norms.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

@@ -5,12 +5,11 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace norma::nn {
 
-// What calibrate.cpp, fold_statistics.cpp and compare_norms.cpp share.
+// calibrate.cpp and fold_statistics.cpp share what follows.
 
 /// A layer that has another norm than before.
 struct ChangedNorm {
@@ -22,7 +21,7 @@ struct ChangedNorm {
 /// paths.
 std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Module& old);
 
-/// Of each channel.
+/// Numbers of each channel.
 struct MeanAndDeviation {
   std::vector<double> mean;
   std::vector<double> deviation;  ///< biased, as a norm's
@@ -35,9 +34,9 @@ class ChannelMoments {
   void add(const Tensor& x);
   [[nodiscard]] MeanAndDeviation result() const;
   [[nodiscard]] const std::vector<double>& mean() const { return mean_; }
-  /// Unbiased, as in running statistics.
+  /// The unbiased variances, as running statistics have them.
   [[nodiscard]] std::vector<double> unbiased_var() const;
-  /// Over all channels.
+  /// The root mean square over all channels.
   [[nodiscard]] double root_mean_square() const;
 
  private:
@@ -73,25 +72,5 @@ bool has_alpha(const Module& norm);
 /// For such a norm in the place of another kind, alpha becomes its value over `root_mean_square` of the inputs, if that
 /// is not 0.
 void scale_alpha(const ChangedNorm& changed, double root_mean_square);
-
-/// Registers hooks, and removes them at the end of the scope.
-class Hooks {
- public:
-  Hooks() = default;
-  ~Hooks() {
-    for (const auto& [module, number] : hooks_) {
-      module->remove_forward_hook(number);
-    }
-  }
-  Hooks(const Hooks&) = delete;
-  Hooks& operator=(const Hooks&) = delete;
-
-  void add(Module& module, Module::ForwardHook hook) {
-    hooks_.emplace_back(&module, module.register_forward_hook(std::move(hook)));
-  }
-
- private:
-  std::vector<std::pair<Module*, int64_t>> hooks_;
-};
 
 }  // namespace norma::nn

@@ -5,6 +5,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/conv.h"
+#include "nn/hooks.h"
 #include "nn/module.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"
@@ -50,29 +51,6 @@ struct FoldPair {
   std::string path;  ///< of the norm
 };
 
-/// Collects what the hooks of a forward pass see, for as long as it lives.
-class Watch {
- public:
-  Watch() = default;
-  ~Watch() {
-    for (const auto& [module, number] : hooks_) {
-      module->remove_forward_hook(number);
-    }
-  }
-  Watch(const Watch&) = delete;
-  Watch& operator=(const Watch&) = delete;
-
-  void hook(Module& module, Module::ForwardHook hook) {
-    hooks_.emplace_back(&module, module.register_forward_hook(std::move(hook)));
-  }
-
-  std::vector<std::pair<Conv2d*, Tensor>> outputs;
-  std::map<const Module*, FoldPair> pairs;
-
- private:
-  std::vector<std::pair<Module*, int64_t>> hooks_;
-};
-
 /// Keeps all 16-bit tensors of a model in float32, and restores them at the end of the scope.
 class Widened {
  public:
@@ -102,17 +80,18 @@ class Widened {
 
 /// Finds, in a forward pass, the batch norm that reads each convolution's output.
 std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
-  Watch watch;
+  std::vector<std::pair<Conv2d*, Tensor>> outputs;
+  std::map<const Module*, FoldPair> pairs;
+  Hooks hooks;
   for (const auto& [path, module] : model.named_modules()) {
     if (auto* conv = dynamic_cast<Conv2d*>(module)) {
-      watch.hook(*conv, [&watch, conv](const Module&, const Tensor&, const Tensor& y) {
-        watch.outputs.emplace_back(conv, y);
-      });
+      hooks.add(*conv,
+                [&outputs, conv](const Module&, const Tensor&, const Tensor& y) { outputs.emplace_back(conv, y); });
     } else if (auto* norm = dynamic_cast<Norm*>(module); norm != nullptr && evaluation_of(*norm)) {
-      watch.hook(*norm, [&watch, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
-        for (const auto& [from, y] : watch.outputs) {
+      hooks.add(*norm, [&outputs, &pairs, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
+        for (const auto& [from, y] : outputs) {
           if (y.is_same(x)) {
-            watch.pairs.emplace(norm, FoldPair{from, norm, path});
+            pairs.emplace(norm, FoldPair{from, norm, path});
           }
         }
       });
@@ -121,7 +100,7 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
   model(example);
   std::vector<FoldPair> result;
   for (const auto& [path, module] : model.named_modules()) {
-    if (const auto found = watch.pairs.find(module); found != watch.pairs.end()) {
+    if (const auto found = pairs.find(module); found != pairs.end()) {
       result.push_back(found->second);
     }
   }

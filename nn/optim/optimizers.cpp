@@ -15,6 +15,8 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <span>
+#include <string_view>
 #include <utility>
 
 namespace norma::nn {
@@ -22,12 +24,17 @@ namespace norma::nn {
 namespace {
 
 /// Averages that are undefined begin at 0.
-void begin_averages(Tensors& averages, const Tensor& parameter) {
+void begin_averages(std::span<Tensor> averages, const Tensor& parameter) {
   for (Tensor& average : averages) {
     if (!average.defined()) {
       average = zeros_like(parameter);
     }
   }
+}
+
+void check_betas(std::string_view op, double beta1, double beta2) {
+  check(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1, op, "beta1, beta2: expected values in [0, 1), got {}, {}",
+        beta1, beta2);
 }
 
 /// The Step of each group, which consists of doubles, as plain numbers.
@@ -114,8 +121,7 @@ void Sgd::update(const std::vector<Update>& updates) {
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
-  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, "adamw",
-        "beta1, beta2: expected values in [0, 1), got {}, {}", options.beta1, options.beta2);
+  check_betas("adamw", options.beta1, options.beta2);
   check_not_negative("adamw", "eps", options.eps);
 }
 
@@ -143,8 +149,7 @@ void AdamW::update(const std::vector<Update>& updates) {
 
 Lamb::Lamb(std::vector<ParameterGroup> groups, const LambOptions& options)
     : Optimizer(std::move(groups), options.lr), options_(options) {
-  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, "lamb",
-        "beta1, beta2: expected values in [0, 1), got {}, {}", options.beta1, options.beta2);
+  check_betas("lamb", options.beta1, options.beta2);
   check_not_negative("lamb", "eps", options.eps);
   check_not_negative("lamb", "max_grad_norm", options.max_grad_norm);
 }
@@ -219,8 +224,7 @@ Muon::Muon(std::vector<ParameterGroup> groups, const MuonOptions& options)
         options.momentum);
   check(options.newton_schulz_steps >= 1, "muon", "newton_schulz_steps: expected at least 1, got {}",
         options.newton_schulz_steps);
-  check(options.beta1 >= 0 && options.beta1 < 1 && options.beta2 >= 0 && options.beta2 < 1, "muon",
-        "beta1, beta2: expected values in [0, 1), got {}, {}", options.beta1, options.beta2);
+  check_betas("muon", options.beta1, options.beta2);
   check_not_negative("muon", "eps", options.eps);
 }
 
@@ -281,20 +285,14 @@ void Muon::update(const std::vector<Update>& updates) {
       update_matrix(update);
       continue;
     }
-    Tensor& average = (*update.state)[1];
-    Tensor& square_average = (*update.state)[2];
-    if (!average.defined()) {
-      average = zeros_like(update.parameter);
-    }
-    if (!square_average.defined()) {
-      square_average = zeros_like(update.parameter);
-    }
+    const std::span<Tensor> averages = std::span(*update.state).subspan(1);
+    begin_averages(averages, update.parameter);
     const AdamWOptions options{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
     others.push_back(
         {.parameter = update.parameter,
          .gradient = update.gradient,
-         .average = average,
-         .square_average = square_average,
+         .average = averages.front(),
+         .square_average = averages.back(),
          .step = adamw_numbers(options, lr() * update.group->lr_scale, update.group->weight_decay, steps())});
   }
   if (!others.empty()) {

@@ -193,7 +193,7 @@ TEST_CASE("calibrate_norms, fold_statistics: norms that stay are left as they ar
   CHECK(compare_norms(*model, *old, some_batches(DType::float64)).empty());
   CHECK(is_unchanged(*model, before));
 
-  // Of several norms, those that have changed.
+  // One of two norms is of another kind now, and it alone is fitted.
   model->replace_module("3", make_norm("group:4", 12));
   model->to(DType::float64);
   CHECK(calibrate_norms(*model, *old, some_batches(DType::float64)) == 1);

@@ -1,0 +1,31 @@
+#pragma once
+
+#include "nn/module.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace norma::nn {
+
+/// Registers hooks, and removes them at the end of the scope.
+class Hooks {
+ public:
+  Hooks() = default;
+  ~Hooks() {
+    for (const auto& [module, number] : hooks_) {
+      module->remove_forward_hook(number);
+    }
+  }
+  Hooks(const Hooks&) = delete;
+  Hooks& operator=(const Hooks&) = delete;
+
+  void add(Module& module, Module::ForwardHook hook) {
+    hooks_.emplace_back(&module, module.register_forward_hook(std::move(hook)));
+  }
+
+ private:
+  std::vector<std::pair<Module*, int64_t>> hooks_;
+};
+
+}  // namespace norma::nn
