@@ -277,10 +277,10 @@ void begin(const State& state, Begun& begun) {
   const bool divides = !begun.goes_on && state.part.count > 0;
   const std::vector<int64_t> dealt =
       divides ? lab::deal(comparison, state.part.count) : std::vector<int64_t>(comparison.cells.size(), 0);
+  lab::rehearse_comparison(comparison);  // before a word is said, so that a mistake is one line
   train::say("{} on {} at {}x{}, {}; the report grows in {}\n", runs_text(comparison, state.part, dealt),
              lab::values_of(comparison, "dataset"), comparison.recipe.image_size, comparison.recipe.image_size,
              threads_text(state), options.output.string());
-  lab::rehearse_comparison(comparison);
   if (divides) {  // only now: all parts find the same mistakes
     lab::take_part(comparison, state.part, dealt);
   }
