@@ -89,7 +89,7 @@ class Module {
   [[nodiscard]] NamedTensors named_parameters() const;
   [[nodiscard]] NamedTensors named_buffers() const;
   [[nodiscard]] Tensors parameters() const;
-  /// Those of this module alone, without its children's.
+  /// The parameters, or buffers, of this module alone, without its children's.
   [[nodiscard]] const NamedTensors& own_parameters() const { return parameters_; }
   [[nodiscard]] const NamedTensors& own_buffers() const { return buffers_; }
   /// The first is this module, under the name "".
