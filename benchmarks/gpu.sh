@@ -12,7 +12,7 @@ usage() {
   cat <<'TEXT'
 parts, in the order in which they run without any:
   build        configures and builds Norma with CUDA; what the GPU and its libraries are
-  tests        all tests on the GPU (ctest -L gpu)
+  tests        all tests on the GPU (ctest -L '^gpu$')
   graphs       ResNet-50 with and without a CUDA graph for each step, at batch sizes 32 and 128: Norma
   copies       images that travel as bytes, as float32, and not at all (norma bench): Norma
   plans        plans of convolutions that are timed, and those that cuDNN's heuristics choose: Norma
@@ -87,9 +87,9 @@ build() {
 
 tests() {
   if [ -n "$dry_run" ]; then
-    ctest --test-dir "$build" -L gpu -N | tail -n 1
+    ctest --test-dir "$build" -L '^gpu$' -N | tail -n 1
   else  # each test case is a process, which waits for the driver more than it computes
-    ctest --test-dir "$build" -L gpu -j "$(nproc)" --output-on-failure >"$out/tests.txt" 2>&1 || code=1
+    ctest --test-dir "$build" -L '^gpu$' -j "$(nproc)" --output-on-failure >"$out/tests.txt" 2>&1 || code=1
     tail -n 40 "$out/tests.txt"
     ! grep -q '(Skipped)' "$out/tests.txt" || code=1  # for want of a GPU
   fi

@@ -35,7 +35,7 @@ class CudnnDescriptor {
 
   [[nodiscard]] cudnnBackendDescriptor_t get() const { return descriptor_; }
 
-  /// Values: int64_t, double, descriptors, handles, or cuDNN's enums.
+  /// Values: int64_t, float, double, descriptors, handles, or cuDNN's enums.
   template <class T>
   CudnnDescriptor& set(cudnnBackendAttributeName_t name, const std::vector<T>& values) {
     set_values(name, type_of<T>(), static_cast<int64_t>(values.size()), values.data());
@@ -90,6 +90,8 @@ template <class T>
 constexpr cudnnBackendAttributeType_t CudnnDescriptor::type_of() {
   if constexpr (std::is_same_v<T, int64_t>)
     return CUDNN_TYPE_INT64;
+  if constexpr (std::is_same_v<T, float>)
+    return CUDNN_TYPE_FLOAT;
   if constexpr (std::is_same_v<T, double>)
     return CUDNN_TYPE_DOUBLE;
   if constexpr (std::is_same_v<T, bool>)

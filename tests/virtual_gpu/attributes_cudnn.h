@@ -25,6 +25,7 @@ struct AttributeRule {
   int64_t most = 1;  ///< values
   /// The kind of descriptor that a value is; none for any operation, and for values that are no descriptors.
   std::optional<cudnnBackendDescriptorType_t> refers_to = std::nullopt;
+  bool or_float = false;  ///< values of CUDNN_TYPE_FLOAT are taken, too
 };
 
 /// The rule of an attribute, or nullptr where such descriptors have none.

@@ -139,8 +139,8 @@ TEST_CASE("virtual cuDNN: tensors") {
   CHECK(text(kSizes, {336, 42, 6}, 16) == "tensor 7: strides: expected 4, one for each dimension, got 3");
   CHECK(text({2, 8, 0, 6}, kPacked, 16) == "tensor 7: dimensions: expected at least 1 each, got (2, 8, 0, 6)");
   CHECK(text(kSizes, {336, 42, -6, 1}, 16) == "tensor 7: strides: expected at least 0 each, got (336, 42, -6, 1)");
-  CHECK(text(kSizes, kPacked, 6) == "tensor 7: byte alignment: expected a multiple of 4 for float32, got 6");
-  CHECK(text(kSizes, kPacked, 0) == "tensor 7: byte alignment: expected a multiple of 4 for float32, got 0");
+  CHECK(text(kSizes, kPacked, 6) == "tensor 7: byte alignment: expected a multiple of 16, got 6");
+  CHECK(text(kSizes, kPacked, 0) == "tensor 7: byte alignment: expected a multiple of 16, got 0");
   Made made(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   made.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_DATA_INT8)
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, kSizes)

@@ -205,6 +205,22 @@ TEST_CASE("virtual cuDNN: alpha and beta") {
   }
 }
 
+TEST_CASE("virtual cuDNN: alpha and beta are doubles for float64 alone, since engines for float32 read other bytes") {
+  const ConvolutionCase of{};
+  const auto shape = [&](const std::vector<int64_t>& sizes) { return strides_of(sizes, of.channels_last); };
+  Made x = tensor(kX, of.type, of.x_sizes(), shape(of.x_sizes()));
+  Made w = tensor(kW, of.type, of.w_sizes(), shape(of.w_sizes()));
+  Made y = tensor(kY, of.type, of.y_sizes(), shape(of.y_sizes()));
+  Made filter = convolution(of);
+  for (Made* one : {&x, &w, &y, &filter}) {
+    one->finalize();
+  }
+  Made made = operation(of, filter, x, w, y);
+  made.set(CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, 1.0);
+  CHECK(made.finalize().text() ==
+        "convolution forward: alpha and beta: expected CUDNN_TYPE_FLOAT for float32, got CUDNN_TYPE_DOUBLE");
+}
+
 TEST_CASE("virtual cuDNN: engines without notes give the same numbers, whatever their workspace") {
   for (const bool channels_last : {false, true}) {
     Computation computation({.channels_last = channels_last}, long_numbers);

@@ -26,8 +26,9 @@ const AttributeRule& rule_of(const Descriptor& descriptor, cudnnBackendAttribute
 }
 
 void check_type(const Descriptor& descriptor, const AttributeRule& rule, cudnnBackendAttributeType_t type) {
-  expect(rule.type == type, CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "{}: {}: expected values of {}, got {}",
-         text_of(descriptor.type), rule.text, text_of(rule.type), text_of(type));
+  expect(rule.type == type || (rule.or_float && type == CUDNN_TYPE_FLOAT), CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE,
+         "{}: {}: expected values of {}, got {}", text_of(descriptor.type), rule.text, text_of(rule.type),
+         text_of(type));
 }
 
 }  // namespace

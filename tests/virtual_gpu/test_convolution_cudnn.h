@@ -33,6 +33,10 @@ constexpr cudnnBackendAttributeType_t type_of_value<double>() {
   return CUDNN_TYPE_DOUBLE;
 }
 template <>
+constexpr cudnnBackendAttributeType_t type_of_value<float>() {
+  return CUDNN_TYPE_FLOAT;
+}
+template <>
 constexpr cudnnBackendAttributeType_t type_of_value<bool>() {
   return CUDNN_TYPE_BOOLEAN;
 }
@@ -151,7 +155,6 @@ struct ConvolutionCase {
   bool channels_last = false;
   bool weight_channels_last = false;
   bool bias = false;
-  int64_t alignment = 16;
   double alpha = 1;
   double beta = 0;
 
@@ -202,7 +205,11 @@ inline Made operation(const ConvolutionCase& of, const Made& convolution, const 
   const Names& names = kNames[which];
   Made made(kTypes[which]);
   made.refer(names.convolution, convolution).refer(names.x, x).refer(names.w, w).refer(names.y, y);
-  made.set(names.alpha, of.alpha).set(names.beta, of.beta);
+  if (of.sums() == NumberType::kFloat64) {
+    made.set(names.alpha, of.alpha).set(names.beta, of.beta);
+  } else {
+    made.set(names.alpha, static_cast<float>(of.alpha)).set(names.beta, static_cast<float>(of.beta));
+  }
   return made;
 }
 
@@ -240,10 +247,10 @@ inline Made graph_of(const std::vector<cudnnBackendDescriptor_t>& operations) {
 /// The finalized graph of a case.
 inline Made graph_of(const ConvolutionCase& of) {
   const auto layout = [](const std::vector<int64_t>& sizes, bool last) { return strides_of(sizes, last); };
-  Made x = tensor(kX, of.type, of.x_sizes(), layout(of.x_sizes(), of.channels_last), of.alignment);
-  Made w = tensor(kW, of.type, of.w_sizes(), layout(of.w_sizes(), of.weight_channels_last), of.alignment);
-  Made y = tensor(kY, of.type, of.y_sizes(), layout(of.y_sizes(), of.channels_last), of.alignment);
-  Made bias = tensor(kBias, of.type, {1, of.shape.o, 1, 1}, {of.shape.o, 1, 1, 1}, of.alignment);
+  Made x = tensor(kX, of.type, of.x_sizes(), layout(of.x_sizes(), of.channels_last));
+  Made w = tensor(kW, of.type, of.w_sizes(), layout(of.w_sizes(), of.weight_channels_last));
+  Made y = tensor(kY, of.type, of.y_sizes(), layout(of.y_sizes(), of.channels_last));
+  Made bias = tensor(kBias, of.type, {1, of.shape.o, 1, 1}, {of.shape.o, 1, 1, 1});
   Made sum = tensor(kSum, of.sums(), of.y_sizes(), layout(of.y_sizes(), of.channels_last));
   sum.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
   for (Made* one : {&x, &w, &y, &bias, &sum}) {

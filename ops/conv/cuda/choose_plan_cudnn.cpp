@@ -87,12 +87,11 @@ std::string key_of(const ConvPlanCase& wanted, const cuda::PlanRules& rules) {
 std::string text_of(const ConvPlanCase& wanted) {
   const Conv2dCase& conv = wanted.call.conv;
   constexpr std::string_view kPasses[] = {"forward", "input gradient", "weight gradient"};
-  return fmt::format(
-      "{} {} {}x{}x{}x{} {} filters {}x{}x{} {} stride {}x{} padding {}x{} dilation {}x{} groups {}{} aligned {}",
-      kPasses[static_cast<size_t>(wanted.call.pass)], to_string(conv.dtype), conv.n, conv.c, conv.h, conv.w,
-      conv.channels_last ? "NHWC" : "NCHW", conv.o, conv.kh, conv.kw, conv.weight_channels_last ? "OHWI" : "OIHW",
-      conv.stride_h, conv.stride_w, conv.padding_h, conv.padding_w, conv.dilation_h, conv.dilation_w, conv.groups,
-      wanted.bias ? " bias" : "", wanted.alignment);
+  return fmt::format("{} {} {}x{}x{}x{} {} filters {}x{}x{} {} stride {}x{} padding {}x{} dilation {}x{} groups {}{}",
+                     kPasses[static_cast<size_t>(wanted.call.pass)], to_string(conv.dtype), conv.n, conv.c, conv.h,
+                     conv.w, conv.channels_last ? "NHWC" : "NCHW", conv.o, conv.kh, conv.kw,
+                     conv.weight_channels_last ? "OHWI" : "OIHW", conv.stride_h, conv.stride_w, conv.padding_h,
+                     conv.padding_w, conv.dilation_h, conv.dilation_w, conv.groups, wanted.bias ? " bias" : "");
 }
 
 cuda::GraphPlan choose_plan(const ConvPlanCase& wanted, const cuda::PlanRules& rules,

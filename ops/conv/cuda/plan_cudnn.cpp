@@ -16,7 +16,7 @@ using cuda::CudnnDescriptor;
 
 /// A tensor of four axes in the order (n, c, h, w), whatever its memory format.
 CudnnDescriptor tensor(int64_t number, DType dtype, const std::array<int64_t, 4>& sizes, bool channels_last,
-                       int64_t alignment, bool is_virtual = false) {
+                       bool is_virtual = false) {
   const auto [n, c, h, w] = sizes;
   const std::vector<int64_t> strides =
       channels_last ? std::vector<int64_t>{c * h * w, 1, w * c, c} : std::vector<int64_t>{c * h * w, h * w, w, 1};
@@ -25,7 +25,7 @@ CudnnDescriptor tensor(int64_t number, DType dtype, const std::array<int64_t, 4>
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>(sizes.begin(), sizes.end()))
       .set(CUDNN_ATTR_TENSOR_STRIDES, strides)
       .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, number)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, alignment);
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{16});
   if (is_virtual) {
     made.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
   }
@@ -40,12 +40,16 @@ DType sum_dtype(DType dtype) {
 
 CudnnDescriptor convolution(const Conv2dCase& conv) {
   const std::vector<int64_t> padding = {conv.padding_h, conv.padding_w};
+  // cuDNN refuses strides of 2^31 and more. One as long as the filter has places means the same: one output.
+  const int64_t places_h = conv.h + 2 * conv.padding_h - conv.dilation_h * (conv.kh - 1);
+  const int64_t places_w = conv.w + 2 * conv.padding_w - conv.dilation_w * (conv.kw - 1);
+  const std::vector<int64_t> strides = {std::min(conv.stride_h, places_h), std::min(conv.stride_w, places_w)};
   CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2})
       .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, cuda::cudnn_type(sum_dtype(conv.dtype)))
       .set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_CROSS_CORRELATION)
       .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<int64_t>{conv.dilation_h, conv.dilation_w})
-      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<int64_t>{conv.stride_h, conv.stride_w})
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, strides)
       .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, padding)
       .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, padding)
       .finalize();
@@ -87,6 +91,16 @@ PassNames names_of(Conv2dPass pass) {
           .beta = CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
 }
 
+/// Sets alpha = 1 and beta = 0 on an operation, in the dtype of its sums: where that is float32, some engines read the
+/// first four bytes of a double, which are 0.
+void set_factors(CudnnDescriptor& operation, const PassNames& names, DType dtype) {
+  if (sum_dtype(dtype) == DType::float64) {
+    operation.set(names.alpha, 1.0).set(names.beta, 0.0);
+  } else {
+    operation.set(names.alpha, 1.0F).set(names.beta, 0.0F);
+  }
+}
+
 /// y = sum + bias, both in the dtype of the sums.
 CudnnDescriptor addition(const CudnnDescriptor& sum, const CudnnDescriptor& bias, const CudnnDescriptor& y,
                          DType dtype) {
@@ -109,26 +123,20 @@ std::vector<cuda::GraphPlan> plan_convolution(const ConvPlanCase& wanted, const 
                                               const cuda::PlanTarget& target, const cuda::PlanChoice& choice) {
   const Conv2dCase& conv = wanted.call.conv;
   const PassNames names = names_of(wanted.call.pass);
-  const int64_t alignment = wanted.alignment;
   constexpr int64_t kSum = 5;  // a number for the tensor without memory
   const std::array<int64_t, 4> y_sizes = {conv.n, conv.o, conv.oh, conv.ow};
-  CudnnDescriptor x = tensor(kConvX, conv.dtype, {conv.n, conv.c, conv.h, conv.w}, conv.channels_last, alignment);
-  CudnnDescriptor weight = tensor(kConvWeight, conv.dtype, {conv.o, conv.c / conv.groups, conv.kh, conv.kw},
-                                  conv.weight_channels_last, alignment);
-  CudnnDescriptor y = tensor(kConvY, conv.dtype, y_sizes, conv.channels_last, alignment);
-  CudnnDescriptor bias = tensor(kConvBias, conv.dtype, {1, conv.o, 1, 1}, /* channels_last= */ true, alignment);
-  CudnnDescriptor sum =
-      tensor(kSum, sum_dtype(conv.dtype), y_sizes, conv.channels_last, /* alignment= */ 16, /* is_virtual= */ true);
+  CudnnDescriptor x = tensor(kConvX, conv.dtype, {conv.n, conv.c, conv.h, conv.w}, conv.channels_last);
+  CudnnDescriptor weight =
+      tensor(kConvWeight, conv.dtype, {conv.o, conv.c / conv.groups, conv.kh, conv.kw}, conv.weight_channels_last);
+  CudnnDescriptor y = tensor(kConvY, conv.dtype, y_sizes, conv.channels_last);
+  CudnnDescriptor bias = tensor(kConvBias, conv.dtype, {1, conv.o, 1, 1}, /* channels_last= */ true);
+  CudnnDescriptor sum = tensor(kSum, sum_dtype(conv.dtype), y_sizes, conv.channels_last, /* is_virtual= */ true);
 
   CudnnDescriptor shape = convolution(conv);
   CudnnDescriptor operation(names.operation);
-  operation.set(names.convolution, shape)
-      .set(names.x, x)
-      .set(names.weight, weight)
-      .set(names.y, wanted.bias ? sum : y)
-      .set(names.alpha, 1.0)
-      .set(names.beta, 0.0)
-      .finalize();
+  operation.set(names.convolution, shape).set(names.x, x).set(names.weight, weight).set(names.y, wanted.bias ? sum : y);
+  set_factors(operation, names, conv.dtype);
+  operation.finalize();
   std::vector<cudnnBackendDescriptor_t> operations = {operation.get()};
   std::vector<CudnnDescriptor> more;
   if (wanted.bias) {

@@ -11,8 +11,7 @@ namespace norma::kernels {
 /// The key of a plan for one pass.
 struct ConvPlanCase {
   Conv2dCall call;
-  bool bias = false;       ///< forward: y = x * weight + bias
-  int64_t alignment = 16;  ///< of all pointers, in bytes
+  bool bias = false;  ///< forward: y = x * weight + bias
 
   friend auto operator<=>(const ConvPlanCase&, const ConvPlanCase&) = default;
 };

@@ -254,8 +254,10 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormForward&
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     using T = compute_t<S>;
-    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>,
-                                         resident_blocks(add_columns<S>, kColumnThreads, column_sum_bytes<S>()));
+    // All blocks of either kernel run at once: a second round of a few would take as long as the first.
+    const int64_t resident = std::min(resident_blocks(add_columns<S>, kColumnThreads, column_sum_bytes<S>()),
+                                      resident_blocks(normalise_columns<S>, kColumnThreads, 0));
+    const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>, resident);
     const int64_t blocks = plan.blocks(problem.shape);
     const ForwardArrays<S> typed(problem, arrays);
     if (!are_columns<S>(problem) || blocks > INT32_MAX || (arrays.bits != nullptr && plan.columns % 8 != 0) ||

@@ -406,18 +406,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
   }
 }
 
-/// The longest sets of these kernels. In sums of T by a thread, what is added behind a large square loses its digits.
-inline constexpr int64_t kMostPixelChannels = 2048;
-
-/// True iff these kernels cover the case.
-inline bool are_pixels(const NormProblem& problem) {
-  const AffineShape& affine = problem.affine;
-  const bool by_channel = affine.kept == 1 && affine.inner == 1 && affine.outer_period == 1;
-  return !problem.shape.set_is_one_run() && problem.shape.reduce_inner == 1 &&
-         problem.shape.reduce_outer <= kMostPixelChannels &&
-         (!affine.present || (by_channel && affine.reduce_outer == problem.shape.reduce_outer));
-}
-
 /// The most shared memory that a launch has without asking for more.
 inline constexpr size_t kMostSharedBytes = 48 * 1024;
 
