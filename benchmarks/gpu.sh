@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # What a machine with a GPU is asked in one go. Each part can be chosen, and keeps what it has when time runs out.
-#   benchmarks/gpu.sh [--out DIR] [--build DIR] [--dry-run] [PART…]
+#   benchmarks/gpu.sh [--out DIR] [--build DIR] [--pack FILE] [--dry-run] [PART…]
 # --dry-run builds what the parts of Norma need and prints what each part would run, for a machine without a GPU.
 # --build DIR builds there, and leaves build/cuda-release to those who work in it.
+# --pack FILE puts there what benchmarks/gpu_pack.sh has built on another machine; the part build is not for it.
 # Norma's parts need the CUDA Toolkit, CMake, Ninja, and Debian's headers, installed or carried in .gpu
 # (benchmarks/gpu_headers.sh); those of PyTorch need torch and torchvision.
 set -uo pipefail
@@ -31,11 +32,12 @@ parts, in the order in which they run without any:
 TEXT
 }
 
-out=build/gpu build=build/cuda-release dry_run=
+out=build/gpu build=build/cuda-release dry_run='' pack=''
 while :; do
   case ${1-} in
     --out) out=${2:?--out needs a folder}; shift 2 ;;
     --build) build=${2:?--build needs a folder}; shift 2 ;;
+    --pack) pack=${2:?--pack needs a file}; shift 2 ;;
     --dry-run) dry_run=yes; shift ;;
     -h | --help) usage; exit ;;
     *) break ;;
@@ -70,6 +72,17 @@ needs() {  # needs PROGRAM…: of Norma, which `build` has made
   for program; do
     [ -x "$program" ] || { echo "gpu.sh: $program is not there: run the part build first" >&2; code=1; return 1; }
   done
+}
+
+unpack() {  # libraries that the system has stay its own; those of NVIDIA may lie in Python's packages
+  local file nvidia
+  mkdir -p "$build" && tar -xJf "$pack" -C "$build" || return 1
+  sed -i "s|$(<"$build/packed_at")|$PWD/$build|g" "$build"/*.cmake "$build"/tests/*.cmake
+  for file in "$build"/lib/*; do
+    ! ldconfig -p | grep -qF "$(basename "$file") " || rm "$file"
+  done
+  nvidia=$(python3 -c 'import nvidia; print(*(f"{path}/{part}/lib" for path in nvidia.__path__ for part in ("cudnn", "cu13", "nccl")), sep=":")' 2>/dev/null)
+  export LD_LIBRARY_PATH=$PWD/$build/lib:$nvidia:${LD_LIBRARY_PATH-}
 }
 
 build() {
@@ -202,6 +215,7 @@ nets() {  # nets BATCH: PyTorch's, most wanted first
   do_or_print python3 "$peer" nets "${convnext[@]}" --precisions tf32,float32,amp_float16 -b "$1" --steps 3 --json "$out/nets_convnext_b$1.json"
 }
 
+[ -z "$pack" ] || unpack || exit 1
 for part in "${parts[@]}"; do
   start=$SECONDS
   echo "=== $part"
