@@ -20,6 +20,11 @@ struct PoolWindow {
   [[nodiscard]] constexpr int64_t last() const { return first() + (end - 1 - first()) / step * step; }
 };
 
+/// a / b, neither of them negative. A GPU divides 32 bits in a quarter of the time that 64 take.
+constexpr int64_t pool_quotient(int64_t a, int64_t b) {
+  return ((a | b) >> 32) == 0 ? static_cast<int64_t>(static_cast<uint32_t>(a) / static_cast<uint32_t>(b)) : a / b;
+}
+
 /// The windows [first, last) that reach over a position.
 struct PoolHolders {
   int64_t first = 0, last = 0;
@@ -37,8 +42,8 @@ struct PoolWindows {
 
   [[nodiscard]] constexpr PoolWindow window(int64_t i) const {
     if (is_adaptive()) {
-      const int64_t begin = i * size / count;
-      const int64_t end = ((i + 1) * size + count - 1) / count;
+      const int64_t begin = pool_quotient(i * size, count);
+      const int64_t end = pool_quotient((i + 1) * size + count - 1, count);
       return {.begin = begin, .end = end, .count = end - begin};
     }
     const int64_t begin = i * stride - padding;
@@ -46,17 +51,18 @@ struct PoolWindows {
     PoolWindow window{
         .begin = std::max<int64_t>(begin, 0), .end = std::min(end, size), .step = std::min(dilation, size)};
     window.count = count_padding ? end - begin : window.end - window.begin;
-    window.offset = (dilation - (window.begin - begin) % dilation) % dilation;
+    window.offset = dilation == 1 ? 0 : (dilation - (window.begin - begin) % dilation) % dilation;
     return window;
   }
 
   [[nodiscard]] constexpr PoolHolders holders(int64_t position) const {
     if (is_adaptive()) {
-      return {.first = position * count / size, .last = ((position + 1) * count + size - 1) / size};
+      return {.first = pool_quotient(position * count, size),
+              .last = pool_quotient((position + 1) * count + size - 1, size)};
     }
     const int64_t behind = position + padding - span;  // the latest begin of a window that does not reach so far
-    const int64_t first = behind < 0 ? 0 : std::min(behind / stride + 1, count);
-    return {.first = first, .last = std::max(first, std::min((position + padding) / stride + 1, count))};
+    const int64_t first = behind < 0 ? 0 : std::min(pool_quotient(behind, stride) + 1, count);
+    return {.first = first, .last = std::max(first, std::min(pool_quotient(position + padding, stride) + 1, count))};
   }
 };
 
