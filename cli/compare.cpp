@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/compare_axes.h"
+#include "cli/compare_checks.h"
 #include "cli/compare_folder.h"
 #include "cli/options.h"
 #include "cli/plugins.h"
@@ -47,6 +48,7 @@ struct State {
   std::vector<uint64_t> seeds = {0};
   int64_t timing_rounds = lab::ComparisonOptions{}.timing_rounds;
   bool telemetry = true;
+  lab::DynamicsParts dynamics;
   std::string output;
   std::string resume;
   lab::PartOf part;
@@ -57,8 +59,8 @@ struct State {
   bool tune_lr = false;
   std::string command_line;
   std::vector<Option> grid;  // models, norms and seeds; the others leave their axes empty
-  std::optional<Option> models_option, norms_option, scaling_option, telemetry_option, rounds, epochs, images,
-      test_images;
+  std::optional<Option> models_option, norms_option, scaling_option, telemetry_option, dynamics_option, rounds, epochs,
+      images, test_images;
   lab::LrScaling lr_scaling = lab::LrScaling::none;
   std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 };
@@ -116,31 +118,6 @@ std::string threads_text(const State& state) {
 
 bool any_given(const std::vector<Option>& options) {
   return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
-}
-
-/// Throws Error if the device has changed: results of one device say nothing of another. Older files do not name
-/// theirs.
-void check_same_device(const lab::Comparison& comparison) {
-  const std::string& before = comparison.environment.device;
-  const std::string now = train::device_text();
-  check(before.empty() || before == now, "resume", "device: the comparison was started on {}, and cannot go on on {}",
-        before, now);
-}
-
-/// Throws Error for another number of processes: without --sync-bn it decides the statistics of batch norms.
-void check_same_processes(const lab::Comparison& comparison, int64_t processes) {
-  const int64_t before = comparison.environment.processes;
-  check(before == processes, "resume",
-        "procs: the comparison was started in {} process{}, and cannot go on in {}: give --procs {}", before,
-        before == 1 ? "" : "es", processes, before);
-}
-
-void check_each_has_images(const lab::Comparison& comparison, int64_t processes) {
-  for (const lab::Cell& cell : comparison.cells) {
-    check(cell.batch_size >= processes, "compare",
-          "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
-          cell.batch_size, processes);
-  }
 }
 
 void take_threads(const RunOptions& running, const lab::Comparison& comparison) {
@@ -272,7 +249,12 @@ void begin(const State& state, Begun& begun) {
       options.telemetry = comparison.telemetry;
     }
     comparison.telemetry = options.telemetry;
+    if (!state.dynamics_option->given()) {
+      options.dynamics = comparison.dynamics;
+    }
+    comparison.dynamics = options.dynamics;
   }
+  check_dynamics(options, budget);
   print_precision_notes(comparison);
   const bool divides = !begun.goes_on && state.part.count > 0;
   const std::vector<int64_t> dealt =
@@ -308,6 +290,7 @@ void share(const State& state, Begun& begun) {
   if (!group.is_first()) {
     begun.comparison = lab::comparison_from_json(json);
     begun.options.telemetry = begun.comparison.telemetry;
+    begun.options.dynamics = begun.comparison.dynamics;
     if (begun.goes_on) {
       take_threads(state.running, begun.comparison);
     }
@@ -344,6 +327,7 @@ int run_alone_or_together(const State& state) {
                           .lr_scaling = state.lr_scaling,
                           .timing_rounds = state.timing_rounds,
                           .telemetry = state.telemetry,
+                          .dynamics = state.dynamics,
                           .tune_lr = state.tune_lr,
                           .output = state.output,
                           .command = state.command_line,
@@ -491,6 +475,13 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
              "record curves, where time and memory go, copies and the numbers in each layer; evaluate each epoch [on]")
       .group("Running");
   state->telemetry_option = option_of(app, "--telemetry");
+  add_text(
+      app, "--dynamics", "a list of names",
+      [state = state.get()](const std::string& text) { state->dynamics = lab::parse_dynamics("compare", text); },
+      dynamics_help())
+      .type_name("LIST")
+      .group("Running");
+  state->dynamics_option = option_of(app, "--dynamics");
   state->running.add_plugin(app);
   state->running.add(app,
                      {"threads", "device", "workers", "log-interval", "procs", "timeout", "verbose-ranks", "quiet"});

@@ -99,6 +99,11 @@ train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
   return recipe;
 }
 
+const char* dynamics_help() {
+  return "also record how the network moves, some of gradients, weights, saturation, sharpness, or all: gradient norms "
+         "by depth, effective learning rates, bounded norms, the largest eigenvalue of the Hessian (docs/telemetry.md)";
+}
+
 void print_precision_note(const train::Precision& precision) {
   const std::string text = train::precision_note(precision, default_device());
   if (!text.empty()) {
@@ -114,6 +119,12 @@ const std::vector<RunOption>& run_options() {
        .field = &RunOptions::telemetry,
        .help = "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer",
        .from_file = FromFile::new_run},
+      {.name = "dynamics",
+       .field = &RunOptions::dynamics,
+       .help = dynamics_help(),
+       .otherwise = "none",
+       .from_file = FromFile::new_run,
+       .word = "LIST"},
       {.name = "tensorboard",
        .field = &RunOptions::tensorboard,
        .help = "write an event file for TensorBoard: curves, and how the weights of the norms are spread",

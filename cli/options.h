@@ -59,6 +59,7 @@ struct RunOptions {
   std::vector<std::string> plugins;  ///< loaded by main(), before there are options
   // The files that `norma train` writes beside last.safetensors and the tables.
   bool telemetry = false;
+  std::string dynamics;  ///< lab::parse_dynamics(); with any, there is telemetry, too
   bool tensorboard = false;
   bool log_json = false;
   int64_t checkpoint_hist = train::KeepOptions{}.history;
@@ -100,6 +101,9 @@ struct RunOption {
 };
 /// All but --plugin, in the order of args.toml.
 const std::vector<RunOption>& run_options();
+
+/// The help of --dynamics.
+const char* dynamics_help();
 
 /// Prints a note if the default device is slow in a precision, or replaces it by another.
 void print_precision_note(const train::Precision& precision);

@@ -203,8 +203,11 @@ int run_alone_or_together(State& state) {
   state.running.apply("train");
   const int64_t processes = state.group->size();
   check(processes == 1 || !state.dry_run, "train", "dry-run: expected one process, got {}", processes);
-  check(processes == 1 || !state.running.telemetry, "train", "telemetry: expected one process, got {}", processes);
-  const auto recorder = state.running.telemetry ? std::make_shared<lab::TelemetryRecorder>() : nullptr;
+  const lab::DynamicsParts dynamics = lab::parse_dynamics("train", state.running.dynamics);
+  const bool records = state.running.telemetry || dynamics.any();
+  check(processes == 1 || !records, "train", "{}: expected one process, got {}",
+        dynamics.any() ? "dynamics" : "telemetry", processes);
+  const auto recorder = records ? std::make_shared<lab::TelemetryRecorder>(dynamics) : nullptr;
   train::Trainer trainer = make_trainer(state, recorder);
   for (const std::string& text : train::without_effect(trainer.recipe(), state.recipe.typed())) {
     train::warn("train", "{}", text);
@@ -300,7 +303,7 @@ Command add_train(CLI::App& program) {
   add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder")
       .type_name("PATH")
       .group("Running");
-  state->running.add(app, {"checkpoint-hist", "recovery-interval", "telemetry", "tensorboard", "log-json"});
+  state->running.add(app, {"checkpoint-hist", "recovery-interval", "telemetry", "dynamics", "tensorboard", "log-json"});
   add_switch(app, "--dry-run", state->dry_run,
              "print the plan, and the memory and time that it will take by a few steps, and write nothing")
       .group("Running");

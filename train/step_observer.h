@@ -2,10 +2,13 @@
 
 #include "core/tensor.h"
 #include "nn/module.h"
+#include "nn/optim/optimizer.h"
 #include "train/evaluate.h"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 namespace norma::train {
 
@@ -29,6 +32,13 @@ struct ObservedRun {
   int64_t first_step;  ///< steps done before: 0 unless resumed
   int64_t total_steps;
   int64_t batch_size;
+  /// In begin_step() it has the learning rate of that step. Null: unknown.
+  const nn::Optimizer* optimizer = nullptr;
+  /// loss_of_first_batch() of the run. It changes running statistics and random numbers: the caller restores them.
+  /// Empty: unknown.
+  std::function<Tensor()> loss_of_first_batch = {};
+  /// Prints a line about the run that stays. Empty: nothing is printed.
+  std::function<void(const std::string& text)> print = {};
 };
 
 /// Observes the steps of a training run (TrainerOptions::observer). All calls come from the thread that trains. It must

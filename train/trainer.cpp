@@ -142,7 +142,15 @@ void TrainingLoop::make_steps(TrainResult& result) {
     observer->start({.model = *run_.model,
                      .first_step = run_.step,
                      .total_steps = run_.total_steps(),
-                     .batch_size = run_.recipe.batch_size * run_.recipe.grad_accum_steps});
+                     .batch_size = run_.recipe.batch_size * run_.recipe.grad_accum_steps,
+                     .optimizer = run_.optimizer.get(),
+                     .loss_of_first_batch = [this] { return loss_of_first_batch(run_); },
+                     .print =
+                         [this](const std::string& text) {
+                           if (!options_.quiet) {
+                             reports_.print(options_.labelled(text));
+                           }
+                         }});
   }
   double waited = 0;  // in this step, for the loader
   const auto load = [&] {

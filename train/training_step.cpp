@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "core/anomaly.h"
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/error.h"
 #include "core/factory.h"
@@ -36,7 +37,6 @@ namespace {
 
 /// The loss of a batch with the tape that leads to it.
 Tensor forward(TrainingState& run, const data::Batch& batch) {
-  const PrecisionScope scope(run.precision, &run.casts);
   std::optional<BatchPartGuard> part;
   if (!run.processes.alone()) {
     part.emplace(BatchPart{.first = batch.first, .images = batch.labels.numel(), .total = batch.total});
@@ -97,7 +97,11 @@ Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch
       *seen = observer->begin_step(run.step + 1);
       observed = seen->get();
     }
-    Tensor loss = forward(run, batch);
+    Tensor loss;
+    {
+      const PrecisionScope scope(run.precision, &run.casts);
+      loss = forward(run, batch);
+    }
     if (batches > 1) {  // gradients add up to that of the mean
       loss = div(loss, static_cast<double>(batches));
     }
@@ -112,6 +116,15 @@ Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch
     total = total.defined() ? add(total, part) : part;
   }
   return run.processes.finish_step(total);
+}
+
+Tensor loss_of_first_batch(TrainingState& run) {
+  const Tf32Guard exact(false);
+  const AutocastOff no_autocast;
+  default_generator() = Generator(run.recipe.seed);
+  data::Loader loader = make_train_loader(run.recipe, run.train_set, /* workers= */ 0, /* first_step= */ 0,
+                                          run.model->device(), run.processes.part());
+  return forward(run, loader.next().value());
 }
 
 void set_schedules(TrainingState& run) {

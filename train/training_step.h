@@ -66,6 +66,10 @@ using NextBatch = std::function<data::Batch()>;
 /// batch it begins a step of `observer`, if any, and puts it into `seen`.
 Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next,
                             StepObserver* observer = nullptr, std::unique_ptr<ObservedStep>* seen = nullptr);
+/// The training loss of the first batch of the run with the present weights, and the tape that leads to it. Computed in
+/// the dtype of the parameters, without autocast and TF32, in the network's mode. Random numbers are the same at each
+/// call; running statistics and the default generator move.
+Tensor loss_of_first_batch(TrainingState& run);
 /// Gives the optimizer the learning rate and the momentum of the run's next step.
 void set_schedules(TrainingState& run);
 

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "data/json.h"
 #include "lab/telemetry/recorder.h"
+#include "lab/telemetry/summary.h"
 #include "nn/plugin.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
@@ -193,7 +194,7 @@ class CellRun {
   static constexpr const char* kNoCheckpoint = "a process does not find it";
 
   void begin() {
-    recorder_ = options_.telemetry ? std::make_shared<TelemetryRecorder>() : nullptr;
+    recorder_ = options_.telemetry ? std::make_shared<TelemetryRecorder>(options_.dynamics) : nullptr;
     progress_ = std::make_shared<Progress>(recorder_, options_.group->size() == 1);
   }
 
@@ -331,6 +332,7 @@ void run_cell(size_t index, Comparison& comparison, const ComparisonOptions& opt
   cell.parameters = result.parameters;
   cell.losses = std::move(result.losses);
   cell.telemetry = run.record();
+  cell.seconds -= cell.telemetry ? seconds_of_sharpness(*cell.telemetry) : 0;
 }
 
 }  // namespace norma::lab

@@ -44,7 +44,8 @@ struct ComparisonOptions {
   /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison. They show the
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;
-  bool telemetry = true;  ///< give each cell its record (lab/telemetry), and evaluate after each epoch
+  bool telemetry = true;        ///< give each cell its record (lab/telemetry), and evaluate after each epoch
+  DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
   /// Tries learning rates around the recipe's for each norm in each group before its runs (tune.h).
   bool tune_lr = false;
   std::filesystem::path output;             ///< folder of the report, which is written after every cell

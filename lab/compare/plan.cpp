@@ -166,6 +166,7 @@ Comparison plan_comparison(const ComparisonOptions& given) {
                         .tune_lr = options.tune_lr,
                         .tunings = {},
                         .telemetry = options.telemetry,
+                        .dynamics = options.dynamics,
                         .budget = 0,
                         .environment = train::environment(),
                         .command = options.command,

@@ -3,6 +3,7 @@
 #include "lab/report/decision.h"
 #include "lab/report/settings.h"
 #include "lab/report/table.h"
+#include "lab/telemetry/dynamics_parts.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -91,6 +92,7 @@ struct Comparison {
   bool tune_lr = false;         ///< rates found by `tunings` replace those of the cells
   std::vector<Tuning> tunings;  ///< the trials made so far
   bool telemetry = true;        ///< runs have a record
+  DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
   double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: the length was given
   train::Environment environment;
   std::string command;                 ///< the command line

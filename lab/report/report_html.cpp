@@ -102,11 +102,24 @@ std::string notes(const Page& page) {
   return html;
 }
 
+size_t style_of(const Page& page, const Telemetry* telemetry) {
+  for (const PageGroup& group : page.groups) {
+    for (const PageRow& row : group.rows) {
+      if (std::ranges::any_of(row.cells,
+                              [&](const Cell* cell) { return cell->telemetry && &*cell->telemetry == telemetry; })) {
+        return row.style;
+      }
+    }
+  }
+  return 0;
+}
+
 std::vector<NamedTelemetry> telemetry_of(const Page& page) {
   std::vector<NamedTelemetry> runs;
   for (const NamedComparison& source : page.sources) {
     for (NamedTelemetry& run : named_telemetry(*source.comparison)) {
       run.label += source.name.empty() ? "" : " · " + source.name;
+      run.style = style_of(page, run.telemetry);
       runs.push_back(std::move(run));
     }
   }

@@ -373,6 +373,9 @@ std::string to_json(const Comparison& comparison) {
   if (!comparison.telemetry) {
     json["telemetry"] = false;
   }
+  if (comparison.dynamics.any()) {
+    json["dynamics"] = to_string(comparison.dynamics);
+  }
   if (comparison.budget > 0) {
     json["budget"] = comparison.budget;
   }
@@ -407,6 +410,9 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   read_parts(json, where, comparison);
   if (json.contains("telemetry")) {
     comparison.telemetry = data::json_field<bool>(where, json, "telemetry");
+  }
+  if (json.contains("dynamics")) {
+    comparison.dynamics = parse_dynamics(where, data::json_field<std::string>(where, json, "dynamics"));
   }
   if (json.contains("budget")) {
     comparison.budget = data::json_field<double>(where, json, "budget");

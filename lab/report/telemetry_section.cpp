@@ -202,7 +202,8 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
 std::vector<PageSection> telemetry_sections(const std::vector<NamedTelemetry>& runs) {
   return {{.id = "step", .title = "Step time", .html = times(runs)},
           {.id = "ledger", .title = "Implicit copies", .html = ledgers(runs)},
-          {.id = "health", .title = "Layers", .html = health(runs)}};
+          {.id = "health", .title = "Layers", .html = health(runs)},
+          dynamics_section(runs)};
 }
 
 }  // namespace norma::lab

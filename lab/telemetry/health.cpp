@@ -221,13 +221,18 @@ Look look_at(const Tensor& tensor, Scan scan) {
           .dead_channels = static_cast<double>(extremes.dead) / count};
 }
 
-HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done)
+HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done,
+                       std::unique_ptr<DynamicsReader> dynamics)
     : table_(table),
       done_(std::move(done)),
+      dynamics_(std::move(dynamics)),
       sample_{.step = step, .layers = {}},
       log_(table, /* profile= */ nullptr,
            [this](size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
              add(layer, module, input, output);
+             if (dynamics_) {
+               dynamics_->add(layer, module, input, output);
+             }
            }) {}
 
 void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
@@ -256,6 +261,10 @@ void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input
 }
 
 void HealthStep::after_forward(const Tensor& loss, double grad_scale) {
+  grad_scale_ = grad_scale;
+  if (dynamics_) {
+    dynamics_->after_forward(loss, log_);
+  }
   const Tape tape(loss);
   for (const std::shared_ptr<Node>& node : tape.nodes()) {
     const auto found = outputs_.find(node.get());
@@ -275,6 +284,13 @@ void HealthStep::after_forward(const Tensor& loss, double grad_scale) {
       }
       return inner(gradients, context);
     };
+  }
+}
+
+void HealthStep::after_backward() {
+  if (dynamics_) {
+    dynamics_->after_backward(grad_scale_);
+    sample_.dynamics = dynamics_->take();
   }
 }
 

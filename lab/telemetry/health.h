@@ -1,12 +1,14 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "lab/telemetry/dynamics.h"
 #include "lab/telemetry/layer_log.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/step_observer.h"
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,11 +36,12 @@ Look look_at(const Tensor& x);
 /// `done` is called after the update.
 class HealthStep : public train::ObservedStep {
  public:
-  /// `table` must outlive it.
-  HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done);
+  /// `table` must outlive it. With `dynamics` the sample has that reader's, too.
+  HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done,
+             std::unique_ptr<DynamicsReader> dynamics = nullptr);
 
   void after_forward(const Tensor& loss, double grad_scale) override;
-  void after_backward() override {}
+  void after_backward() override;
   void after_update() override;
 
  private:
@@ -46,6 +49,8 @@ class HealthStep : public train::ObservedStep {
 
   const LayerTable& table_;
   std::function<void(HealthSample)> done_;
+  std::unique_ptr<DynamicsReader> dynamics_;
+  double grad_scale_ = 1;
   HealthSample sample_;
   LayerLog log_;
   /// The outputs of each op that layers return: index among the op's outputs, index of the layer in the sample.

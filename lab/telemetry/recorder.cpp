@@ -4,7 +4,10 @@
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"
+#include "lab/telemetry/sharpness.h"
 #include "lab/telemetry/timed_step.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -32,7 +35,8 @@ int64_t Telemetry::saved_bytes() const {
 void TelemetryRecorder::start(const train::ObservedRun& run) {
   start_ = Clock::now();
   table_.emplace(run.model);
-  schedule_ = TelemetrySchedule(run.total_steps);
+  run_.emplace(run);
+  schedule_ = TelemetrySchedule(run.total_steps, dynamics_.any());
   batch_size_ = run.batch_size;
   total_steps_ = run.total_steps;
   first_step_ = run.first_step;
@@ -49,11 +53,44 @@ std::unique_ptr<train::ObservedStep> TelemetryRecorder::begin_step(int64_t step)
       record_.ledger_known = true;
     });
   }
-  if (schedule_.is_for_health(step)) {
-    return std::make_unique<HealthStep>(*table_, step,
-                                        [this](HealthSample sample) { record_.health.push_back(std::move(sample)); });
+  // A step that is left out, as the first ones in float16 may be, has no sample: the next one takes its place.
+  if (schedule_.is_for_health(step) || (is_due_ && dynamics_.any())) {
+    is_due_ = true;
+    std::optional<Sharpness> sharpness;
+    if (dynamics_.sharpness && (schedule_.is_for_sharpness(step) || sharpness_is_due_)) {
+      sharpness_is_due_ = true;
+      sharpness = measure_sharpness();  // before the log of layers begins
+    }
+    const auto keep = [this, sharpness](HealthSample sample) {
+      is_due_ = false;
+      sharpness_is_due_ = false;
+      if (sample.dynamics) {
+        sample.dynamics->sharpness = sharpness;
+      }
+      record_.health.push_back(std::move(sample));
+    };
+    return std::make_unique<HealthStep>(
+        *table_, step, keep,
+        dynamics_.any() ? std::make_unique<DynamicsReader>(*table_, dynamics_, run_->optimizer) : nullptr);
   }
   return nullptr;
+}
+
+Sharpness TelemetryRecorder::measure_sharpness() {
+  if (!run_->loss_of_first_batch) {
+    return {.problem = "sharpness: expected the loss of a batch, got none from the run"};
+  }
+  const Sharpness found = sharpness_of(run_->model, run_->loss_of_first_batch);
+  seconds_of_sharpness_ += found.seconds;
+  if (run_->print) {
+    const int64_t updates = run_->optimizer != nullptr ? run_->optimizer->steps() : last_step_;
+    run_->print(found.problem.empty()
+                    ? fmt::format("sharpness after {} updates: {:.4g}; the last of {} Hessian-vector products changed "
+                                  "it by {:.2g} %; {:.1f} s",
+                                  updates, found.value, found.products, 100 * found.change, found.seconds)
+                    : fmt::format("sharpness after {} updates: not known: {}", updates, found.problem));
+  }
+  return found;
 }
 
 void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
@@ -91,7 +128,7 @@ Telemetry TelemetryRecorder::result() const {
 }
 
 double TelemetryRecorder::seconds_since_start() const {
-  return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count();
+  return seconds_before_ + std::chrono::duration<double>(Clock::now() - start_).count() - seconds_of_sharpness_;
 }
 
 nlohmann::ordered_json TelemetryRecorder::state() const {
@@ -164,17 +201,26 @@ StepTime TelemetryRecorder::step_time() const {
   return middle;
 }
 
-TelemetrySchedule::TelemetrySchedule(int64_t total_steps) {
+TelemetrySchedule::TelemetrySchedule(int64_t total_steps, bool dynamics) {
   const int64_t looks = 1 + total_steps / kInterval;
   const int64_t timed = std::min(kMostTimed, looks);
   for (int64_t i = 0; i < timed; ++i) {  // the middles of equal parts of the run
     timed_.insert(std::max<int64_t>(1, total_steps * (2 * i + 1) / (2 * timed)));
   }
-  const int64_t health = std::min(kMostHealth, looks);
+  const int64_t health = std::min(dynamics ? kMostHealthWithDynamics : kMostHealth, looks);
   for (int64_t i = 1; i <= health; ++i) {  // their ends
     const int64_t step = total_steps * i / health;
-    if (step > 0 && !timed_.contains(step)) {
+    if (step > 0 && (dynamics || !timed_.contains(step))) {
       health_.insert(step);
+    }
+  }
+  if (dynamics && total_steps > 0) {
+    health_.insert(1);
+    std::erase_if(timed_, [this](int64_t step) { return health_.contains(step); });
+    const std::vector<int64_t> steps(health_.begin(), health_.end());
+    const int64_t last = static_cast<int64_t>(steps.size()) - 1;
+    for (int64_t i = 0; i < kMostSharpness; ++i) {
+      sharpness_.insert(steps[static_cast<size_t>(last * i / (kMostSharpness - 1))]);
     }
   }
 }

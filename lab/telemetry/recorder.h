@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/telemetry/dynamics.h"
 #include "lab/telemetry/layer_log.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/step_observer.h"
@@ -25,24 +26,33 @@ class TelemetrySchedule {
   static constexpr int64_t kInterval = 50;
   static constexpr int64_t kMostTimed = 16;
   static constexpr int64_t kMostHealth = 3;
+  static constexpr int64_t kMostHealthWithDynamics = 8;  ///< beside the first step
+  static constexpr int64_t kMostSharpness = 5;
 
-  explicit TelemetrySchedule(int64_t total_steps);
+  /// With `dynamics`, the first step and the ends of up to eight parts are for health, before steps are timed.
+  explicit TelemetrySchedule(int64_t total_steps, bool dynamics = false);
 
   /// Steps count from 1.
   [[nodiscard]] bool is_timed(int64_t step) const { return timed_.contains(step); }
   [[nodiscard]] bool is_for_health(int64_t step) const { return health_.contains(step); }
+  /// The first, the last, and up to three others of the steps for health; none without dynamics.
+  [[nodiscard]] bool is_for_sharpness(int64_t step) const { return sharpness_.contains(step); }
   [[nodiscard]] const std::set<int64_t>& timed() const { return timed_; }
   [[nodiscard]] const std::set<int64_t>& health() const { return health_; }
 
  private:
   std::set<int64_t> timed_;
   std::set<int64_t> health_;  ///< with the last step, unless the run has only one
+  std::set<int64_t> sharpness_;
 };
 
 /// Makes the record of a training run: TrainerOptions::observer. Training gives the same bits with and without it.
 /// Examined steps take longer; the schedule keeps their share of a run small, unless the run is short.
 class TelemetryRecorder : public train::StepObserver {
  public:
+  /// With `dynamics`, samples have them: see HealthSample::dynamics. Each sharpness is printed, too.
+  explicit TelemetryRecorder(const DynamicsParts& dynamics = {}) : dynamics_(dynamics) {}
+
   void start(const train::ObservedRun& run) override;
   std::unique_ptr<train::ObservedStep> begin_step(int64_t step) override;
   void end_step(int64_t step, double loss, double seconds) override;
@@ -62,15 +72,23 @@ class TelemetryRecorder : public train::StepObserver {
   [[nodiscard]] Throughput throughput() const;
   [[nodiscard]] StepTime step_time() const;
 
+  /// Measures the sharpness, and prints it.
+  Sharpness measure_sharpness();
+
+  DynamicsParts dynamics_;
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;  ///< of the run before start()
   bool resumed_ = false;
   std::optional<LayerTable> table_;
+  std::optional<train::ObservedRun> run_;
   TelemetrySchedule schedule_{0};
   int64_t batch_size_ = 0;
   int64_t steps_per_point_ = 1;
   int64_t total_steps_ = 0;
   int64_t first_step_ = 0;
+  bool is_due_ = false;  ///< a step for health has begun, and given no sample
+  bool sharpness_is_due_ = false;
+  double seconds_of_sharpness_ = 0;  ///< since start_; no part of the run
   // The unfinished point of the loss curve.
   double loss_sum_ = 0;
   int64_t loss_count_ = 0;

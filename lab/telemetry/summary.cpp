@@ -41,6 +41,14 @@ HealthSummary summarize_health(const Telemetry& telemetry) {
   return summary;
 }
 
+double seconds_of_sharpness(const Telemetry& telemetry) {
+  double seconds = 0;
+  for (const HealthSample& sample : telemetry.health) {
+    seconds += sample.dynamics && sample.dynamics->sharpness ? sample.dynamics->sharpness->seconds : 0;
+  }
+  return seconds;
+}
+
 int64_t saved_bytes(const Telemetry& telemetry, LayerKind kind) {
   int64_t sum = 0;
   for (const SavedBytes& layer : telemetry.saved) {

@@ -34,4 +34,7 @@ HealthSummary summarize_health(const Telemetry& telemetry);
 /// Bytes that the layers of a kind keep for the backward pass.
 int64_t saved_bytes(const Telemetry& telemetry, LayerKind kind);
 
+/// What all measurements of the sharpness took, which is no part of the training.
+double seconds_of_sharpness(const Telemetry& telemetry);
+
 }  // namespace norma::lab

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,9 @@ namespace norma::lab {
 // The record of a training run beside its result. It has the loss and time of every step. For some steps
 // (TelemetrySchedule) it shows where time and memory go, which copies are made, and the numbers in each layer. Layers
 // have the names of the state dict ("layer1.0.bn1"); "" is for work outside all layers, such as the loss.
+
+/// In the place of a number that is not there.
+inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 /// The kind of a layer, for sums over layers.
 enum class LayerKind : uint8_t { norm, convolution, linear, other };
@@ -125,10 +129,41 @@ struct LayerHealth {
   std::optional<BatchGap> gap = {};           ///< of batch norms with running statistics
 };
 
+/// How a layer moves in one step: of layers with a weight, and of norms that bend. NaN: the layer has no such number,
+/// or it was not asked for.
+struct LayerDynamics {
+  std::string layer;
+  LayerKind kind = LayerKind::other;
+  double gradient_norm = kNotKnown;  ///< L2 norm of the weight's gradient in the whole step, before clipping
+  double weight_norm = kNotKnown;    ///< L2 norm of the weight
+  /// Learning rate of the step over the squared norm of a weight whose scale has no effect: what follows is a norm that
+  /// does not show it (nn::Invariance). The norm includes the layer's bias where the norm that follows shows that.
+  double effective_lr = kNotKnown;
+  /// Share of the inputs of a bounded norm at which its slope is below a tenth of the largest (nn::Bend).
+  double saturation = kNotKnown;
+};
+
+/// The largest eigenvalue of the Hessian of the loss, by power iteration.
+struct Sharpness {
+  double value = kNotKnown;
+  double change = kNotKnown;  ///< between the last two estimates, as a share of the last
+  int64_t products = 0;       ///< with the Hessian
+  double seconds = 0;
+  std::string problem;  ///< why there is no value; "" if there is one
+};
+
+/// How a network moves in one step.
+struct DynamicsSample {
+  double lr = kNotKnown;                    ///< of the step, before the factors of single parameters
+  std::vector<LayerDynamics> layers;        ///< in the order in which they ran
+  std::optional<Sharpness> sharpness = {};  ///< before the update; none: not measured in this step
+};
+
 /// All layers in one sampled step, in the order in which they ran.
 struct HealthSample {
   int64_t step = 0;
   std::vector<LayerHealth> layers;
+  std::optional<DynamicsSample> dynamics = {};  ///< of the same step; none: not asked for
 };
 
 /// The record of one training run.
@@ -140,7 +175,7 @@ struct Telemetry {
   std::vector<SavedBytes> saved;     ///< after the forward pass of a sampled step, in the order of the layers
   std::vector<LayoutCopy> ledger;    ///< of a sampled step; empty if it made no such copy
   bool ledger_known = false;         ///< false: no step was examined
-  std::vector<HealthSample> health;  ///< at most 3
+  std::vector<HealthSample> health;  ///< at most 3, or 9 with dynamics
 
   /// The sum over all layers.
   [[nodiscard]] int64_t saved_bytes() const;

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 namespace norma::lab {
@@ -17,8 +16,6 @@ namespace norma::lab {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 constexpr std::array kKinds = {LayerKind::norm, LayerKind::convolution, LayerKind::linear, LayerKind::other};
 constexpr std::array kPasses = {OpPass::forward, OpPass::backward, OpPass::optimizer};
@@ -29,7 +26,7 @@ constexpr int kDigitsOfLayers = 4;
 
 double rounded(double value, int digits) {
   if (!std::isfinite(value)) {
-    return kNone;
+    return kNotKnown;
   }
   return parse_number<double>(fmt::format("{:.{}g}", value, digits)).value_or(0);
 }
@@ -48,7 +45,7 @@ Json to_cell(const T& value, int digits) {
 template <class T>
 T from_cell(const nlohmann::json& value, const std::string& where, const std::string& name) {
   if constexpr (std::is_same_v<T, double>) {  // null stands for NaN and infinity
-    return data::json_as<std::optional<double>>(where, name, value).value_or(kNone);
+    return data::json_as<std::optional<double>>(where, name, value).value_or(kNotKnown);
   } else if constexpr (std::is_enum_v<T>) {
     const auto text = data::json_as<std::string>(where, name, value);
     const auto find = [&](const auto& known) {
@@ -131,10 +128,11 @@ void visit(Visitor&& field, LayoutCopy& c) {
 /// LayerHealth without its optional parts, whose columns hold null where there is none.
 struct HealthRow {
   LayerHealth layer;
-  TensorHealth gradient{.mean = kNone, .deviation = kNone, .largest = kNone, .non_finite = -1};  ///< -1: none
-  ParameterSpread gamma{.min = kNone, .max = kNone, .mean = kNone, .deviation = kNone};
+  TensorHealth gradient{
+      .mean = kNotKnown, .deviation = kNotKnown, .largest = kNotKnown, .non_finite = -1};  ///< -1: none
+  ParameterSpread gamma{.min = kNotKnown, .max = kNotKnown, .mean = kNotKnown, .deviation = kNotKnown};
   ParameterSpread beta = gamma;
-  BatchGap gap{.mean = kNone, .deviation = kNone};
+  BatchGap gap{.mean = kNotKnown, .deviation = kNotKnown};
 };
 
 template <class Visitor>
@@ -158,6 +156,24 @@ void visit(Visitor&& field, HealthRow& row) {
   }
   field("gap_mean", row.gap.mean);
   field("gap_deviation", row.gap.deviation);
+}
+
+template <class Visitor>
+void visit(Visitor&& field, LayerDynamics& d) {
+  field("layer", d.layer);
+  field("kind", d.kind);
+  field("gradient_norm", d.gradient_norm);
+  field("weight_norm", d.weight_norm);
+  field("effective_lr", d.effective_lr);
+  field("saturation", d.saturation);
+}
+template <class Visitor>
+void visit(Visitor&& field, Sharpness& s) {
+  field("value", s.value);
+  field("change", s.change);
+  field("products", s.products);
+  field("seconds", s.seconds);
+  field("problem", s.problem);
 }
 
 HealthRow row_of(const LayerHealth& layer) {
@@ -245,6 +261,23 @@ const nlohmann::json& part(const nlohmann::json& json, const char* name, const s
   return json[name];
 }
 
+Json dynamics_to_json(const DynamicsSample& dynamics) {
+  Json json = {{"lr", rounded(dynamics.lr, kDigits)}, {"layers", columns_of(dynamics.layers, kDigitsOfLayers)}};
+  if (dynamics.sharpness) {
+    json["sharpness"] = object_of(*dynamics.sharpness);
+  }
+  return json;
+}
+
+DynamicsSample dynamics_from_json(const nlohmann::json& json, const std::string& where) {
+  DynamicsSample dynamics{.lr = from_cell<double>(part(json, "lr", where), where, "lr"),
+                          .layers = columns_from<LayerDynamics>(part(json, "layers", where), where)};
+  if (json.contains("sharpness")) {
+    dynamics.sharpness = object_from<Sharpness>(json["sharpness"], where + ": sharpness");
+  }
+  return dynamics;
+}
+
 }  // namespace
 
 Json step_time_to_json(const StepTime& time) {
@@ -281,6 +314,9 @@ Json telemetry_to_json(const Telemetry& telemetry) {
       rows.push_back(row_of(layer));
     }
     json["health"].push_back({{"step", sample.step}, {"layers", columns_of(rows, kDigitsOfLayers)}});
+    if (sample.dynamics) {
+      json["health"].back()["dynamics"] = dynamics_to_json(*sample.dynamics);
+    }
   }
   return json;
 }
@@ -307,6 +343,9 @@ Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& whe
     HealthSample sample{.step = data::json_field<int64_t>(place, samples[i], "step"), .layers = {}};
     for (const HealthRow& row : columns_from<HealthRow>(part(samples[i], "layers", place), place)) {
       sample.layers.push_back(layer_of(row));
+    }
+    if (samples[i].contains("dynamics")) {
+      sample.dynamics = dynamics_from_json(samples[i]["dynamics"], place + ": dynamics");
     }
     telemetry.health.push_back(std::move(sample));
   }

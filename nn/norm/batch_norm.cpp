@@ -61,6 +61,10 @@ Tensor BatchNorm::apply(const Tensor& x, const norma::BatchNormOptions& options,
   return batch_norm(x, running_mean_, running_var_, weight_, bias_, options, then);
 }
 
+Invariance BatchNorm::invariance() const {
+  return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
+}
+
 void BatchNorm::set_momentum(std::optional<double> momentum) {
   check_momentum(layer_, momentum);
   options_.momentum = momentum;
@@ -231,6 +235,10 @@ Tensor InstanceNorm::forward_act(const Tensor& x, const ActOptions& then) {
                         .eps = options_.eps,
                         .statistics = options_.statistics},
                        then);
+}
+
+Invariance InstanceNorm::invariance() const {
+  return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
 }
 
 std::string InstanceNorm::name() const {

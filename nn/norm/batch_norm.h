@@ -29,6 +29,8 @@ class BatchNorm : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
+  /// None where the running statistics normalize, which no batch changes at once.
+  [[nodiscard]] Invariance invariance() const override;
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// Overwrites the momentum; see BatchNormLayerOptions.
   void set_momentum(std::optional<double> momentum);
@@ -119,6 +121,8 @@ class BatchRenorm2d : public BatchNorm {
                          const BatchNormLayerOptions& options = {}, const BatchRenormSchedule& schedule = {});
   /// Sets the bounds at which a schedule, if any, ends. Throws Error unless r_max >= 1 and d_max >= 0.
   void set_bounds(double r_max, double d_max);
+  /// None: within its bounds it normalizes by the running statistics.
+  [[nodiscard]] Invariance invariance() const override { return Invariance::none; }
   [[nodiscard]] double r_max() const { return r_max_; }
   [[nodiscard]] double d_max() const { return d_max_; }
   void set_parts(std::shared_ptr<const PartsOfBatch> parts) override;
@@ -184,6 +188,8 @@ class InstanceNorm : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
+  /// As BatchNorm's.
+  [[nodiscard]] Invariance invariance() const override;
   [[nodiscard]] double eps() const { return options_.eps; }
 
  protected:

@@ -3,7 +3,18 @@
 #include "core/factory.h"
 #include "nn/norm/options.h"
 
+#include <cmath>
+
 namespace norma::nn {
+
+namespace {
+
+/// The only element of a parameter.
+double first_of(const Tensor& x) {
+  return x.to_vector<double>().front();
+}
+
+}  // namespace
 
 MapNorm::MapNorm(std::string_view layer, int64_t channels) : channels_(channels) {
   check(channels > 0, layer, "channels: expected a positive number, got {}", channels);
@@ -130,6 +141,11 @@ std::string DynamicTanh::name() const {
                      options_.axis == 1 ? "" : fmt::format(", axis={}", options_.axis));
 }
 
+std::optional<Bend> DynamicTanh::bend() const {
+  // d tanh(u)/du = 1 / cosh²(u), which is a tenth at cosh(u) = √10.
+  return Bend{.scale = first_of(alpha_), .shift = 0, .limit = std::acosh(std::sqrt(10.0))};
+}
+
 DynamicErf::DynamicErf(int64_t channels, const DynamicErfLayerOptions& options)
     : MapNorm("DynamicErf", channels), options_(options) {
   alpha_ = register_parameter("alpha", full({1}, options.alpha));
@@ -148,6 +164,11 @@ Tensor DynamicErf::apply(const Tensor& x, Activation activation) {
 std::string DynamicErf::name() const {
   return fmt::format("DynamicErf({}, alpha={}, shift={}{})", channels(), options_.alpha, options_.shift,
                      options_.axis == 1 ? "" : fmt::format(", axis={}", options_.axis));
+}
+
+std::optional<Bend> DynamicErf::bend() const {
+  // d erf(u)/du is in proportion to exp(-u²), which is a tenth at u² = log(10).
+  return Bend{.scale = first_of(alpha_), .shift = first_of(shift_), .limit = std::sqrt(std::log(10.0))};
 }
 
 }  // namespace norma::nn

@@ -86,6 +86,7 @@ class FilterResponseNormTlu2d : public MapNorm {
  public:
   explicit FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
@@ -122,6 +123,8 @@ class DynamicTanh : public MapNorm {
  public:
   explicit DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  /// Copies its parameters to the host.
+  [[nodiscard]] std::optional<Bend> bend() const override;
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;
@@ -143,6 +146,8 @@ class DynamicErf : public MapNorm {
  public:
   explicit DynamicErf(int64_t channels, const DynamicErfLayerOptions& options = {});
   [[nodiscard]] std::string name() const override;
+  /// Copies its parameters to the host.
+  [[nodiscard]] std::optional<Bend> bend() const override;
 
  protected:
   Tensor apply(const Tensor& x, Activation activation) override;

@@ -3,12 +3,28 @@
 #include "nn/module.h"
 #include "ops/norm/norm.h"
 
+#include <cstdint>
 #include <optional>
 
 namespace norma::nn {
 
 // Layers around ops/norm/norm.h, which describes each norm. Weights start at 1, biases at 0. nn/norm/batch_norm.h has
 // the norms that keep statistics of batches, nn/norm/map_norms.h those that are not one normalize().
+
+/// The changes of a norm's input that its output does not show, up to eps.
+enum class Invariance : uint8_t {
+  none,
+  scale,            ///< a positive factor of the whole input
+  scale_and_shift,  ///< likewise, and a number added to a channel of the whole batch
+};
+
+/// A norm's bend: it bends each element by itself, and the slope at |scale · x + shift| > limit is below a tenth of the
+/// largest.
+struct Bend {
+  double scale = 1;
+  double shift = 0;
+  double limit = 0;
+};
 
 /// A norm layer. A residual and an activation may follow it in the same op.
 class Norm : public Module {
@@ -18,6 +34,11 @@ class Norm : public Module {
   virtual Tensor forward_act(const Tensor& x, const ActOptions& then) = 0;
   /// Channels of an input (N, channels, …); 0 if the norm is over other axes.
   [[nodiscard]] virtual int64_t channels() const { return 0; }
+  /// What the output does not show in the present mode, training or evaluation. Telemetry takes it to find weights
+  /// whose scale has no effect.
+  [[nodiscard]] virtual Invariance invariance() const { return Invariance::none; }
+  /// None for a norm that is not bounded.
+  [[nodiscard]] virtual std::optional<Bend> bend() const { return {}; }
 };
 
 /// Takes the place of a norm and normalises nothing: only the residual and the activation act on its input.
@@ -59,6 +80,7 @@ class LayerNorm : public Norm {
   explicit LayerNorm(const Sizes& normalized_shape, const NormOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
 
  private:
   Sizes shape_;
@@ -78,6 +100,7 @@ class RMSNorm : public Norm {
   explicit RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
 
  private:
   Sizes shape_;
@@ -97,6 +120,7 @@ class SimpleNorm : public Norm {
   explicit SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
+  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
 
  private:
   Sizes shape_;
@@ -109,6 +133,7 @@ class ChannelNorm : public Norm {
  public:
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
+  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
   [[nodiscard]] double eps() const { return options_.eps; }

@@ -1,5 +1,6 @@
 #include "cli/program.h"
 #include "json.h"
+#include "lab/report/report.h"
 #include "models/registry.h"
 
 #include <algorithm>
@@ -168,6 +169,38 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
     CHECK(cell["state"] == "finished");
     CHECK_FALSE(cell.contains("telemetry"));  // as at the beginning
   }
+}
+
+TEST_CASE("norma compare: --dynamics is drawn in the report, kept for --resume, and refused where it cannot be had") {
+  const TemporaryFolder folder;
+  const std::string grid = kTiny + "--norms batch,dyt --images 8 --timing-rounds 0 ";
+  const Outcome made = run_norma(folder.path(), grid + "--dynamics all --output o");
+  CHECK_MESSAGE(made.code == 0, made.err);
+  CHECK(made.out.find("sharpness after 0 updates: ") != std::string::npos);
+  const nlohmann::json json = results(folder / "o");
+  CHECK(json["dynamics"] == "gradients,weights,saturation,sharpness");
+  const std::string page = read_file(folder / "o/report.html");
+  for (const std::string title : {"gradient norm before the first update", "effective learning rate",
+                                  "saturation at the end", "sharpness", "norm of scale-invariant weights"}) {
+    CHECK_MESSAGE(page.find("convnext_atto: " + title) != std::string::npos, title);
+  }
+  CHECK(lab::comparison_from_json(data::json_text(json)).dynamics.sharpness);
+
+  const auto refused = [&](const std::string& options) {
+    const Outcome outcome = run_norma(folder.path(), options);
+    CHECK(outcome.code == 2);
+    CHECK(outcome.out.empty());
+    return outcome.err;
+  };
+  CHECK(refused(grid + "--dynamics weights --no-telemetry --output p") ==
+        "norma: compare: dynamics: expected telemetry, which holds them, got --no-telemetry\n");
+  CHECK(
+      refused(kTiny + "--dynamics sharpness --budget 60s --output p") ==
+      "norma: compare: dynamics: expected --images or --epochs beside sharpness, which takes longer than any budget of "
+      "time knows\n");
+  CHECK(refused(grid + "--dynamics sharp --output p") ==
+        "norma: compare: dynamics: expected some of gradients, weights, saturation, sharpness, or all, got 'sharp'\n");
+  CHECK(!std::filesystem::exists(folder / "p"));
 }
 
 TEST_CASE("norma compare: killed again and again, it ends with the report of one that was not") {

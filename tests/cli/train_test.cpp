@@ -66,6 +66,34 @@ TEST_CASE("norma train: --telemetry writes over its own records only") {
   CHECK(read_file(folder / "telemetry.json") == "{\"mine\": 1}");
 }
 
+TEST_CASE("norma train: --dynamics records how the network moves, and prints what each sharpness cost") {
+  const TemporaryFolder folder;
+  const Outcome trained = run_norma(folder.path(), "train " + kTiny + "--output o --dynamics gradients,sharpness");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  const nlohmann::json health = test::parse_json(read_file(folder / "o/telemetry.json"))["health"];
+  REQUIRE(health.size() == 2);
+  CHECK(health[0]["step"] == 1);
+  CHECK(health[1]["step"] == 6);
+  for (const nlohmann::json& sample : health) {
+    const nlohmann::json& dynamics = sample["dynamics"];
+    CHECK(dynamics["layers"]["layer"][0] == "stem.0");
+    CHECK(dynamics["layers"]["gradient_norm"][0] > 0);
+    CHECK(dynamics["layers"]["weight_norm"][0].is_null());  // not asked for
+    CHECK(dynamics["sharpness"]["products"] > 1);
+    CHECK(dynamics["sharpness"]["problem"] == "");
+  }
+  CHECK_MESSAGE(trained.out.find("sharpness after 0 updates: ") != std::string::npos, trained.out);
+  CHECK_MESSAGE(trained.out.find(" Hessian-vector products changed it by ") != std::string::npos, trained.out);
+  CHECK(read_file(folder / "o/args.toml").find("dynamics = \"gradients,sharpness\"\n") != std::string::npos);
+
+  const Outcome unknown = run_norma(folder.path(), "train " + kTiny + "--output p --dynamics hessian");
+  CHECK(unknown.code == 2);
+  CHECK(unknown.err ==
+        "norma: train: dynamics: expected some of gradients, weights, saturation, sharpness, or all, got 'hessian'\n");
+  CHECK(unknown.out.empty());
+  CHECK(!std::filesystem::exists(folder / "p"));
+}
+
 TEST_CASE("norma train: --conv-layer is part of the run, also when it is resumed or evaluated") {
   const TemporaryFolder folder;
   const std::string network = "--model convnext_atto --patch-size 4 --norm none --conv-layer scaled_std_conv ";

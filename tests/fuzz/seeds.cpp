@@ -53,7 +53,12 @@ lab::Comparison comparison() {
   telemetry.ledger_known = true;
   lab::LayerHealth layer{.layer = "bn1", .kind = lab::LayerKind::norm};
   layer.gamma = {.min = 1, .max = 2, .mean = 1.5, .deviation = 0.5};
-  telemetry.health = {{.step = 1, .layers = {layer}}};
+  const lab::DynamicsSample dynamics{
+      .lr = 0.5,
+      .layers = {{.layer = "bn1", .kind = lab::LayerKind::norm, .gradient_norm = 1, .saturation = 0.25}},
+      .sharpness = lab::Sharpness{.value = 2, .change = 0.125, .products = 3, .seconds = 0.5}};
+  telemetry.health = {{.step = 1, .layers = {layer}, .dynamics = dynamics}};
+  comparison.dynamics = {.gradients = true, .sharpness = true};
   finished.telemetry = telemetry;
   lab::Cell failed = finished;
   failed.norm = "group:7";

@@ -114,6 +114,11 @@ std::string record_of(const Cell& cell) {
   json["step_time"] = json["step_time"]["samples"];
   json["losses"].erase("seconds");
   json["tests"].erase("seconds");
+  for (auto& sample : json["health"]) {
+    if (sample.contains("dynamics") && sample["dynamics"].contains("sharpness")) {
+      sample["dynamics"]["sharpness"].erase("seconds");
+    }
+  }
   return data::json_text(json);
 }
 
@@ -156,6 +161,28 @@ TEST_CASE("cell run: one that was cut goes on from its checkpoint, to the bits o
       CHECK(std::filesystem::is_empty(options.output));
     }
   }
+}
+
+TEST_CASE("cell run: one that was cut has the dynamics of one that was not") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "whole");
+  options.dynamics = parse_dynamics("test", "all");
+  options.recipe.image_size = 8;  // for time
+  const Comparison whole = run(options);
+  REQUIRE(whole.cells[0].telemetry);
+  REQUIRE(whole.cells[0].telemetry->health.size() == 2);
+  for (const HealthSample& sample : whole.cells[0].telemetry->health) {
+    REQUIRE(sample.dynamics);
+    REQUIRE(sample.dynamics->sharpness);
+    CHECK(sample.dynamics->sharpness->problem.empty());
+    CHECK(sample.dynamics->sharpness->value > 0);
+  }
+  options.output = folder / "cut";
+  std::filesystem::create_directories(options.output);
+  run(options, 10, stop);
+  const Comparison found = run(options);
+  check_same(found, whole);
+  CHECK(found.cells[0].seconds > 0);
 }
 
 TEST_CASE("cell run: a signal keeps the step that it came in, and several cuts add up") {

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,74 @@ TEST_CASE("telemetry: the page of 500 runs stays small") {
   const std::string page = html_of(runs);
   CHECK(page.size() < 500'000);
   CHECK(count(page, "<details>") == 12);
+}
+
+TEST_CASE("telemetry: dynamics are charts of the parts that were asked for, and the cost of the sharpness is a table") {
+  const auto with = [](const std::function<void(DynamicsSample&)>& fill) {
+    Telemetry telemetry = example();
+    for (HealthSample& sample : telemetry.health) {
+      sample.dynamics = DynamicsSample{.lr = 0.1,
+                                       .layers = {{.layer = "conv1", .kind = LayerKind::convolution},
+                                                  {.layer = "fc", .kind = LayerKind::linear},
+                                                  {.layer = "bn<1>", .kind = LayerKind::norm}},
+                                       .sharpness = {}};
+      fill(*sample.dynamics);
+    }
+    return telemetry;
+  };
+  const auto html = [](const Telemetry& telemetry) {
+    return dynamics_section({{.group = "resnet18", .label = "mine<", .telemetry = &telemetry, .style = 3}}).html;
+  };
+  CHECK(html(example()).empty());
+  CHECK(html(with([](DynamicsSample&) {})).empty());
+  const std::string gradients = html(with([](DynamicsSample& sample) {
+    sample.layers[0].gradient_norm = 100;
+    sample.layers[1].gradient_norm = 0.01;
+    sample.layers[2].gradient_norm = 7;  // of a norm, which is not in the chart
+  }));
+  CHECK(count(gradients, "<figure>") == 2);
+  CHECK(gradients.find("resnet18: gradient norm before the first update") != std::string::npos);
+  CHECK(gradients.find("mine&lt; from 2 to -2.") != std::string::npos);
+  CHECK(gradients.find("mine<") == std::string::npos);
+  CHECK(gradients.find("What the sharpness cost") == std::string::npos);
+  const std::string weights = html(with([](DynamicsSample& sample) {
+    sample.layers[0].weight_norm = 2;
+    sample.layers[0].effective_lr = 0.001;
+    sample.layers[1].weight_norm = 50;  // its scale has an effect
+  }));
+  CHECK(count(weights, "<figure>") == 2);
+  CHECK(weights.find("mine&lt; from 2 to 2.") != std::string::npos);
+  CHECK(weights.find("mine&lt; from -3 to -3.") != std::string::npos);
+  const std::string saturation = html(with([](DynamicsSample& sample) { sample.layers[2].saturation = 0.125; }));
+  CHECK(count(saturation, "<figure>") == 2);
+  CHECK(saturation.find("mine&lt; from 12.5 to 12.5.") != std::string::npos);
+  const std::string sharpness = html(with([](DynamicsSample& sample) {
+    sample.sharpness = Sharpness{.value = 31.25, .change = 0.0125, .products = 17, .seconds = 2.5};
+  }));
+  CHECK(count(sharpness, "<figure>") == 1);
+  CHECK(sharpness.find("<td>mine&lt;</td><td>99</td><td>31.25</td><td>1.2 %</td><td>17</td><td>2.5</td>") !=
+        std::string::npos);
+  const std::string problem = html(with([](DynamicsSample& sample) {
+    sample.layers[0].gradient_norm = 1;
+    sample.sharpness = Sharpness{.problem = "mine: no <second> derivative"};
+  }));
+  CHECK(problem.find("<td>mine: no &lt;second&gt; derivative</td><td>–</td><td>0</td>") != std::string::npos);
+}
+
+TEST_CASE("telemetry: the charts of dynamics of 500 runs stay few") {
+  Telemetry telemetry = example();
+  for (HealthSample& sample : telemetry.health) {
+    sample.dynamics = DynamicsSample{
+        .lr = 0.1, .layers = {{.layer = "conv1", .kind = LayerKind::convolution, .gradient_norm = 1}}, .sharpness = {}};
+  }
+  std::vector<NamedTelemetry> runs;
+  for (int i = 0; i < 500; ++i) {
+    runs.push_back({.group = "resnet" + std::to_string(i / 10), .label = "batch", .telemetry = &telemetry});
+  }
+  const std::string page = dynamics_section(runs).html;
+  CHECK(count(page, "<figure>") == 24);
+  CHECK(count(page, "2 more are in results.json.") == 24);
+  CHECK(page.size() < 200'000);
 }
 
 TEST_CASE("telemetry: the first finished seed stands for a row") {

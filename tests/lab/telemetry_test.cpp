@@ -28,6 +28,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -191,6 +192,74 @@ TEST_CASE("telemetry: training has the same bits with it and without") {
   }
 }
 
+TEST_CASE("telemetry: training has the same bits with dynamics and without") {
+  const DynamicsParts all = parse_dynamics("test", "all");
+  using Case = std::tuple<std::string, std::string, std::string>;
+  for (const auto& [model, norm, precision] :
+       {Case("resnet18", "batch", "float32"), Case("convnext_atto", "dyt", "amp_bfloat16")}) {
+    CAPTURE(model);
+    train::Recipe recipe = short_recipe(model, norm, 3);
+    recipe.precision = precision;
+    recipe.drop_path = 0.2;
+    recipe.mixup = 0.2;
+    if (model == "resnet18") {
+      recipe.image_size = 16;  // for time
+    }
+    recipe.clip_grad = 1e-5;  // far below the gradients
+    const auto recorder = std::make_shared<TelemetryRecorder>(all);
+    const Outcome without = outcome_of(recipe, nullptr);
+    const Outcome with = outcome_of(recipe, recorder);
+    CHECK(with.result.losses == without.result.losses);
+    // It is that of the steps behind the last sharpness, not of the sharpness, which takes three times as much.
+    CHECK(static_cast<double>(with.result.peak_bytes) ==
+          doctest::Approx(static_cast<double>(without.result.peak_bytes)).epsilon(0.05));
+    CHECK((with.state == without.state));
+    const std::vector<HealthSample> samples = recorder->result().health;
+    REQUIRE(samples.size() == 2);
+    CHECK(samples[0].step == 1);
+    CHECK(samples[1].step == 3);
+    for (const HealthSample& sample : samples) {
+      REQUIRE(sample.dynamics);
+      REQUIRE(sample.dynamics->sharpness);
+      CHECK(sample.dynamics->sharpness->problem.empty());
+      CHECK(std::isfinite(sample.dynamics->sharpness->value));
+      CHECK(sample.dynamics->lr > 0);
+      int64_t layers = 0;
+      double squares = 0;
+      for (const LayerDynamics& layer : sample.dynamics->layers) {
+        layers += layer.kind == LayerKind::convolution || layer.kind == LayerKind::linear ? 1 : 0;
+        CHECK(layer.gradient_norm > 0);
+        squares += layer.gradient_norm * layer.gradient_norm;
+        CHECK(layer.weight_norm > 0);
+        const bool is_bounded = layer.kind == LayerKind::norm && norm == "dyt";
+        CHECK(std::isnan(layer.saturation) != is_bounded);
+        // Every convolution of ResNet has batch norm behind it.
+        CHECK(std::isnan(layer.effective_lr) == (layer.kind != LayerKind::convolution || norm == "dyt"));
+      }
+      CHECK(layers > 15);
+      CHECK(std::sqrt(squares) > 100 * recipe.clip_grad);  // not clipped
+    }
+  }
+}
+
+TEST_CASE("telemetry: a step that float16 leaves out is looked at again, and its gradients are not scaled") {
+  train::Recipe recipe = short_recipe("resnet18", "batch", 6);
+  recipe.precision = "amp_float16";
+  recipe.image_size = 16;  // for time
+  const auto recorder = std::make_shared<TelemetryRecorder>(DynamicsParts{.gradients = true});
+  outcome_of(recipe, recorder);
+  const std::vector<HealthSample> coarse = recorder->result().health;
+  REQUIRE(!coarse.empty());
+  recipe.precision = "float32";
+  const auto exact = std::make_shared<TelemetryRecorder>(DynamicsParts{.gradients = true});
+  outcome_of(recipe, exact);
+  const LayerDynamics& last = coarse.front().dynamics->layers.back();
+  const LayerDynamics& expected = exact->result().health.front().dynamics->layers.back();
+  CHECK(last.layer == "fc");
+  CHECK(last.gradient_norm > expected.gradient_norm / 4);  // not 65536 times as large
+  CHECK(last.gradient_norm < expected.gradient_norm * 4);
+}
+
 TEST_CASE("telemetry: of a step with several batches the last one is looked at") {
   train::Recipe recipe = short_recipe("resnet18", "batch", 4);
   const auto layers_of = [&] {
@@ -338,6 +407,11 @@ TEST_CASE("telemetry: JSON and back") {
   REQUIRE(telemetry.health.size() == 1);
   telemetry.health[0].layers[0].output = {.mean = NAN, .deviation = NAN, .largest = NAN, .non_finite = 3};
   telemetry.health[0].layers[1].gradient.reset();
+  telemetry.health[0].dynamics = DynamicsSample{
+      .lr = 0.125,
+      .layers = {{.layer = "stem.0", .kind = LayerKind::convolution, .gradient_norm = 2, .weight_norm = 4},
+                 {.layer = "stem.1", .kind = LayerKind::norm, .saturation = 0.25}},
+      .sharpness = Sharpness{.value = 12.5, .change = 0.01, .products = 7, .seconds = 1.5}};
   const auto json = telemetry_to_json(telemetry);
   const Telemetry found = telemetry_from_json(nlohmann::json(json), "here");
   CHECK((telemetry_to_json(found).dump() == json.dump()));
@@ -350,6 +424,20 @@ TEST_CASE("telemetry: JSON and back") {
   CHECK(found.health[0].layers[1].gap->mean == doctest::Approx(telemetry.health[0].layers[1].gap->mean).epsilon(1e-3));
   CHECK_FALSE(found.health[0].layers[0].gap);
   CHECK(found.saved_bytes() == telemetry.saved_bytes());
+  REQUIRE(found.health[0].dynamics);
+  const DynamicsSample& dynamics = *found.health[0].dynamics;
+  CHECK(dynamics.lr == 0.125);
+  REQUIRE(dynamics.layers.size() == 2);
+  CHECK(dynamics.layers[0].layer == "stem.0");
+  CHECK(dynamics.layers[0].gradient_norm == 2);
+  CHECK(dynamics.layers[0].weight_norm == 4);
+  CHECK(std::isnan(dynamics.layers[0].effective_lr));
+  CHECK(dynamics.layers[1].saturation == 0.25);
+  REQUIRE(dynamics.sharpness);
+  CHECK(dynamics.sharpness->value == 12.5);
+  CHECK(dynamics.sharpness->change == 0.01);
+  CHECK(dynamics.sharpness->products == 7);
+  CHECK(dynamics.sharpness->seconds == 1.5);
 
   const auto error_after = [&](auto&& change) {
     nlohmann::json broken = json;
@@ -365,4 +453,11 @@ TEST_CASE("telemetry: JSON and back") {
   CHECK(error_after([](auto& j) { j["saved"]["bytes"][0] = int64_t{1} << 60; }) ==
         "here: saved: bytes: expected a whole number from -1 to 35184372088832, got 1152921504606846976");
   CHECK(error_after([](auto& j) { j["health"][0].erase("step"); }) == "here: health 1: step: missing");
+  CHECK(error_after([](auto& j) { j["health"][0]["dynamics"].erase("lr"); }) ==
+        "here: health 1: dynamics: lr: missing");
+  CHECK(error_after([](auto& j) { j["health"][0]["dynamics"] = 3; }) == "here: health 1: dynamics: lr: missing");
+  CHECK(error_after([](auto& j) { j["health"][0]["dynamics"]["layers"]["saturation"].erase(0); }) ==
+        "here: health 1: dynamics: saturation: expected 2 values, got 1");
+  CHECK(error_after([](auto& j) { j["health"][0]["dynamics"]["sharpness"]["products"] = "many"; }) ==
+        "here: health 1: dynamics: sharpness: products: expected a whole number, got \"many\"");
 }

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "lab/compare/comparison.h"
+#include "lab/report/report.h"
+
+#include <cstdint>
+
+namespace norma::cli {
+
+/// Throws Error if the device has changed: results of one device say nothing of another. Older files do not name
+/// theirs.
+void check_same_device(const lab::Comparison& comparison);
+/// Throws Error for another number of processes: without --sync-bn it decides the statistics of batch norms.
+void check_same_processes(const lab::Comparison& comparison, int64_t processes);
+/// Throws Error for a batch with fewer images than there are processes.
+void check_each_has_images(const lab::Comparison& comparison, int64_t processes);
+/// Throws Error where the dynamics that are wanted cannot be recorded. `budget` in seconds; 0: none.
+void check_dynamics(const lab::ComparisonOptions& options, double budget);
+
+}  // namespace norma::cli

@@ -1,0 +1,63 @@
+#include "lab/telemetry/dynamics_parts.h"
+
+#include "core/error.h"
+#include "core/excerpt.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+namespace norma::lab {
+
+namespace {
+
+struct Part {
+  std::string_view name;
+  bool DynamicsParts::*on;
+};
+constexpr std::array kParts = {Part{"gradients", &DynamicsParts::gradients}, Part{"weights", &DynamicsParts::weights},
+                               Part{"saturation", &DynamicsParts::saturation},
+                               Part{"sharpness", &DynamicsParts::sharpness}};
+
+}  // namespace
+
+std::vector<std::string> dynamics_names() {
+  std::vector<std::string> names;
+  for (const Part& part : kParts) {
+    names.emplace_back(part.name);
+  }
+  return names;
+}
+
+DynamicsParts parse_dynamics(std::string_view op, std::string_view text) {
+  DynamicsParts parts;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view word = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    bool known = false;
+    for (const Part& part : kParts) {
+      if (word == part.name || word == "all") {
+        parts.*part.on = true;
+        known = true;
+      }
+    }
+    check(known, op, "dynamics: expected some of {}, or all, got '{}'", fmt::join(dynamics_names(), ", "),
+          excerpt(word));
+  }
+  return parts;
+}
+
+std::string to_string(const DynamicsParts& parts) {
+  std::vector<std::string_view> names;
+  for (const Part& part : kParts) {
+    if (parts.*part.on) {
+      names.push_back(part.name);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ","));
+}
+
+}  // namespace norma::lab

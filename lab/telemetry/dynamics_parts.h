@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::lab {
+
+/// The parts of a DynamicsSample that are wanted.
+struct DynamicsParts {
+  bool gradients = false;   ///< LayerDynamics::gradient_norm
+  bool weights = false;     ///< LayerDynamics::weight_norm and effective_lr
+  bool saturation = false;  ///< LayerDynamics::saturation
+  bool sharpness = false;   ///< DynamicsSample::sharpness, which takes far longer than a step
+
+  [[nodiscard]] bool any() const { return gradients || weights || saturation || sharpness; }
+  friend bool operator==(const DynamicsParts&, const DynamicsParts&) = default;
+};
+
+/// The names of the parts.
+std::vector<std::string> dynamics_names();
+/// "gradients,weights"; "" for none. `all` stands for all of them. Throws Error "op: dynamics: …" for another text.
+DynamicsParts parse_dynamics(std::string_view op, std::string_view text);
+std::string to_string(const DynamicsParts& parts);
+
+}  // namespace norma::lab
