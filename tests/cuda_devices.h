@@ -13,8 +13,8 @@
 namespace norma::test {
 
 /// Where tests of CUDA's kernels run: on cuda-emulated, or on a GPU, with NORMA_DEVICE=cuda in the environment or with
-/// NORMA_TEST_GPU=1 (ctest -L '^gpu$'), which leaves the CPU to be the default. Where there is none, nowhere: ctest finds
-/// the line that says so.
+/// NORMA_TEST_GPU=1 (ctest -L '^gpu$'), which leaves the CPU to be the default. Where there is none, nowhere: ctest
+/// finds the line that says so.
 inline std::vector<Device> cuda_devices() {
   const Device cuda{.type = DeviceType::cuda};
   const auto variable = [](const char* name) {

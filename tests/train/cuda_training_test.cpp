@@ -8,8 +8,9 @@
 #include <string>
 #include <vector>
 
-// Whole networks learn on CUDA what they learn on the CPU. On a GPU (ctest -L '^gpu$') that is a curve of twenty losses; on
-// cuda-emulated and the virtual GPU, which are far slower, the same comparison over the beginning of a smaller one.
+// Whole networks learn on CUDA what they learn on the CPU. On a GPU (ctest -L '^gpu$') that is a curve of twenty
+// losses; on cuda-emulated and the virtual GPU, which are far slower, the same comparison over the beginning of a
+// smaller one.
 
 using namespace norma;
 using namespace norma::train;
