@@ -19,6 +19,14 @@ for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-
     cp -L "$path" "$to$path"
   done
 done
+# Of Boost what its distributions include, and the files by which CMake finds it: all would be 150 MiB.
+{
+  c++ -std=c++20 -I. -M lab/statistics/distributions.cpp | tr -s ' \\\n' '\n' | grep '^/usr/include/boost/'
+  find /usr/lib/*/cmake/{Boost-*,BoostDetectToolset-*,boost_headers-*} -type f
+} | while read -r path; do
+  mkdir -p "$to$(dirname "$path")"
+  cp -L "$path" "$to$path"
+done
 # The libraries that these packages refer to lie in packages of their own, under several names.
 for library in /usr/lib/*/libfmt.so* /usr/lib/*/libhwy{,_contrib,_test}.so* /usr/lib/*/libcrypto.so*; do
   mkdir -p "$to$(dirname "$library")"

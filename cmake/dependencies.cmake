@@ -8,6 +8,7 @@ find_package(stb REQUIRED)
 find_package(Zip REQUIRED)
 find_package(hwy 1.0.3 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(Boost 1.74 REQUIRED CONFIG)
 
 # norma_find_optional(NAME PACKAGE DEBIAN SEVERITY LOSS [argument of find_package…]): sets NORMA_HAVE_NAME. NORMA_NAME is
 # AUTO, ON (a fault where the package is missing) or OFF. What is lost without it is said with this severity.

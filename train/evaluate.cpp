@@ -11,10 +11,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <new>
@@ -24,14 +23,6 @@
 namespace norma::train {
 
 namespace {
-
-int64_t count_equal(const std::vector<int64_t>& answers, const std::vector<int64_t>& labels) {
-  int64_t equal = 0;
-  for (size_t i = 0; i < labels.size(); ++i) {
-    equal += answers[i] == labels[i] ? 1 : 0;
-  }
-  return equal;
-}
 
 constexpr int64_t kTop = 5;
 
@@ -61,18 +52,30 @@ int64_t count_in_top(const Tensor& logits, const std::vector<int64_t>& labels) {
                   batches.batch_size(), reason));
 }
 
-/// Adds up the sums of all processes. The last one becomes the number of processes to which a signal came, and all know
-/// of it then. `has_top` is false where this one has no images; true if it is in any.
-bool add_over(parallel::ProcessGroup& group, std::array<double, 5>& sums, bool has_top) {
-  sums[4] = SharedInterrupts::is_pending() ? 1 : 0;
-  std::vector<double> all(sums.begin(), sums.end());
-  all.push_back(has_top ? 1 : 0);
+/// What a process knows of a batch. All are whole numbers but `loss`.
+struct BatchSums {
+  double in_top = 0;  ///< labels among the largest logits
+  double loss = 0;
+  double images = 0;
+  bool has_top = false;       ///< false where this process has no images
+  std::vector<double> right;  ///< 1 or 0 for each image of the whole batch; 0 for those of other processes
+};
+
+/// Adds up what all processes know. If a signal came to any of them, all know of it then.
+void add_over(parallel::ProcessGroup& group, BatchSums& sums) {
+  const double signals = SharedInterrupts::is_pending() ? 1 : 0;
+  std::vector<double> all = {sums.in_top, sums.loss, sums.images, sums.has_top ? 1.0 : 0.0, signals};
+  const auto first_right = static_cast<std::ptrdiff_t>(all.size());
+  all.insert(all.end(), sums.right.begin(), sums.right.end());
   const Tensor x = from_vector(all, {static_cast<int64_t>(all.size())}, {.dtype = DType::float64, .device = kCpu});
   group.all_reduce(x);
   all = x.to_vector<double>();
-  std::copy_n(all.begin(), sums.size(), sums.begin());
-  SharedInterrupts::settle(sums[4] > 0);
-  return all.back() > 0;
+  SharedInterrupts::settle(all[4] > 0);
+  sums = {.in_top = all[0],
+          .loss = all[1],
+          .images = all[2],
+          .has_top = all[3] > 0,
+          .right = {all.begin() + first_right, all.end()}};
 }
 
 Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precision& precision,
@@ -83,13 +86,13 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
   const PrecisionScope scope(precision);
   const auto start = std::chrono::steady_clock::now();
   Evaluation result;
-  int64_t correct = 0;
   int64_t in_top = 0;
   bool has_top = false;
   double loss_sum = 0;
   const Device device = model.device();
   while (const auto batch = batches.next()) {
-    std::array<double, 5> sums{};  // right answers, those among the largest, loss, images, signals
+    BatchSums sums;
+    sums.right.resize(static_cast<size_t>(batch->total));
     std::vector<int64_t> labels;
     std::vector<int64_t> answers;
     if (batch->labels.numel() > 0) {
@@ -97,24 +100,29 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
       const Tensor logits = to(output, compute_dtype(output.dtype()));
       labels = batch->labels.to_vector<int64_t>();
       answers = argmax(logits, 1).to_vector<int64_t>();
-      has_top = logits.size(1) > kTop;
-      sums = {static_cast<double>(count_equal(answers, labels)),
-              static_cast<double>(has_top ? count_in_top(logits, labels) : 0),
-              cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
-                  .to_vector<double>()
-                  .front(),
-              static_cast<double>(labels.size())};
+      for (size_t i = 0; i < labels.size(); ++i) {
+        sums.right[static_cast<size_t>(batch->first) + i] = answers[i] == labels[i] ? 1 : 0;
+      }
+      sums.has_top = logits.size(1) > kTop;
+      sums.in_top = static_cast<double>(sums.has_top ? count_in_top(logits, labels) : 0);
+      sums.loss = cross_entropy(logits, to_device(batch->labels, device), {.reduction = Reduction::sum})
+                      .to_vector<double>()
+                      .front();
+      sums.images = static_cast<double>(labels.size());
     }
     if (options.group != nullptr) {
-      has_top = add_over(*options.group, sums, has_top);
+      add_over(*options.group, sums);
     }
-    correct += static_cast<int64_t>(sums[0]);
-    in_top += static_cast<int64_t>(sums[1]);
-    loss_sum += sums[2];
+    for (const double right : sums.right) {
+      result.right.push_back(right > 0);
+    }
+    has_top = sums.has_top;
+    in_top += static_cast<int64_t>(sums.in_top);
+    loss_sum += sums.loss;
     if (std::isnan(loss_sum)) {  // its sign is random, and would be printed
       loss_sum = std::numeric_limits<double>::quiet_NaN();
     }
-    result.images += static_cast<int64_t>(sums[3]);
+    result.images += static_cast<int64_t>(sums.images);
     if (options.on_batch) {
       options.on_batch({.labels = labels,
                         .answers = answers,
@@ -127,7 +135,7 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
   }
   result.complete = !interrupted();
   const auto count = static_cast<double>(result.images);
-  result.accuracy = static_cast<double>(correct) / count;
+  result.accuracy = static_cast<double>(count_right(result.right)) / count;
   result.loss = loss_sum / count;
   if (has_top) {
     result.top5 = static_cast<double>(in_top) / count;

@@ -3,6 +3,7 @@
 #include "data/loader.h"
 #include "nn/module.h"
 #include "parallel/process_group.h"
+#include "train/image_bits.h"
 #include "train/precision.h"
 
 #include <cstdint>
@@ -17,6 +18,7 @@ struct Evaluation {
   double loss = 0;      ///< mean cross-entropy, without label smoothing
   /// Share of images whose label has one of the five largest logits; none with fewer than six classes.
   std::optional<double> top5 = {};
+  ImageBits right = {};  ///< of each image, in the order of the test set; `accuracy` is their mean
   int64_t images = 0;
   int64_t skipped_images = 0;  ///< Dataset::skipped(); evaluate() leaves it to callers, who have the dataset
   double seconds = 0;

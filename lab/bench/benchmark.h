@@ -3,7 +3,7 @@
 #include "lab/bench/detail.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
-#include "lab/report/decision.h"
+#include "lab/statistics/decision.h"
 
 #include <cstdint>
 #include <functional>

@@ -325,6 +325,7 @@ void run_cell(size_t index, Comparison& comparison, const ComparisonOptions& opt
   cell.state = CellState::finished;
   cell.accuracy = result.test.accuracy;
   cell.loss = result.test.loss;
+  cell.right = std::move(result.test.right);
   cell.images_per_second = result.images_per_second;
   cell.seconds = result.seconds;
   cell.peak_bytes = result.peak_bytes;

@@ -1,6 +1,8 @@
 #include "lab/report/decide_rows.h"
 
-#include "lab/report/decision.h"
+#include "lab/report/paired.h"
+#include "lab/statistics/decision.h"
+#include "lab/statistics/mcnemar.h"
 
 #include <algorithm>
 #include <cmath>
@@ -35,48 +37,25 @@ class References {
   std::vector<std::pair<Settings, std::string>> known_;  // group
 };
 
-/// The cells of a row.
-std::vector<const Cell*> cells_of(const Comparison& comparison, const Settings& row) {
-  std::vector<const Cell*> cells;
-  for (const Cell& cell : comparison.cells) {
-    if (same_but_seed(cell, row)) {
-      cells.push_back(&cell);
-    }
-  }
-  return cells;
-}
-
-bool may_still_come(const Cell* cell) {
-  return cell->state != CellState::finished && cell->state != CellState::failed;
-}
-
-/// Compares the runs of both norms that have the same seed, in points.
-std::optional<Decision> decide_accuracy(const Comparison& comparison, const Row& row, const Row& reference,
-                                        int64_t tests) {
+/// Compares the runs of both norms that have the same seed.
+void decide_accuracy(const Comparison& comparison, Row& row, const Row& reference, int64_t tests, int64_t image_tests) {
+  row.reference = reference.norm;
+  const PairedRuns pairs = paired_runs(comparison, row, reference);
   if (std::min(row.seeds, reference.seeds) < 2) {
-    return std::nullopt;
-  }
-  const std::vector<const Cell*> cells = cells_of(comparison, row);
-  const std::vector<const Cell*> others = cells_of(comparison, reference);
-  std::vector<double> differences;
-  int64_t planned = 0;
-  for (const Cell* cell : cells) {
-    for (const Cell* other : others) {
-      if (cell->seed == other->seed) {
-        ++planned;
-        if (cell->state == CellState::finished && other->state == CellState::finished) {
-          differences.push_back(100 * (cell->accuracy - other->accuracy));
-        }
-      }
+    if (!image_differences(pairs.runs).empty()) {
+      const auto& [own, other] = pairs.runs.front();
+      row.images = mcnemar(own->right, other->right);
+      row.images->chance = std::min(1.0, static_cast<double>(image_tests) * row.images->chance);
     }
+    return;
   }
-  Decision decision{.pairs = static_cast<int64_t>(differences.size()), .planned = planned};
-  if (std::none_of(cells.begin(), cells.end(), may_still_come) &&
-      std::none_of(others.begin(), others.end(), may_still_come)) {
-    decision = decide_by_mean(differences, tests);
-    decision.planned = planned;
+  Decision decision{.pairs = static_cast<int64_t>(pairs.runs.size())};
+  if (!pairs.waiting) {
+    row.scatter = scatter_of(pairs.runs);
+    decision = decide_by_mean(*row.scatter, tests);
   }
-  return decision;
+  decision.planned = pairs.planned;
+  row.accuracy_difference = decision;
 }
 
 /// The share lost in each round in which batch norm and this norm made a step.
@@ -113,9 +92,13 @@ std::optional<Decision> decide_tax(const Comparison& comparison, const Row& row,
                   .planned = comparison.timing_rounds};
 }
 
-}  // namespace
+/// The norms with a reference, by the number of seeds that are planned for them.
+struct TestsBySeeds {
+  int64_t one = 0;
+  int64_t several = 0;
+};
 
-int64_t accuracy_tests(const Comparison& comparison) {
+TestsBySeeds tests_by_seeds(const Comparison& comparison) {
   std::vector<Settings> tested;  // with two seeds or more
   std::vector<Settings> seen;
   References references(comparison);
@@ -126,7 +109,14 @@ int64_t accuracy_tests(const Comparison& comparison) {
       (std::find(seen.begin(), seen.end(), key) == seen.end() ? seen : tested).push_back(std::move(key));
     }
   }
-  return static_cast<int64_t>(tested.size());
+  const auto several = static_cast<int64_t>(tested.size());
+  return {.one = static_cast<int64_t>(seen.size()) - several, .several = several};
+}
+
+}  // namespace
+
+int64_t accuracy_tests(const Comparison& comparison) {
+  return tests_by_seeds(comparison).several;
 }
 
 int64_t tax_tests(const Comparison& comparison) {
@@ -143,7 +133,7 @@ int64_t tax_tests(const Comparison& comparison) {
 }
 
 void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
-  const int64_t accuracies = accuracy_tests(comparison);
+  const TestsBySeeds accuracies = tests_by_seeds(comparison);
   const int64_t taxes = tax_tests(comparison);
   References references(comparison);
   for (Row& row : rows) {
@@ -153,7 +143,8 @@ void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
         return other.norm == reference && comparison_group(other) == comparison_group(row);
       });
       if (batch != rows.end()) {  // the reference may lack this learning rate
-        row.accuracy_difference = decide_accuracy(comparison, row, *batch, accuracies);
+        decide_accuracy(comparison, row, *batch, std::max<int64_t>(accuracies.several, 1),
+                        std::max<int64_t>(accuracies.one, 1));
       }
       row.tax = decide_tax(comparison, row, taxes);
     }

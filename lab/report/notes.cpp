@@ -87,25 +87,6 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::
                                                     : std::vector<std::string>();
 }
 
-/// The least and the most points by which norms of a group must differ from the reference.
-struct Threshold {
-  double least = std::numeric_limits<double>::max();
-  double most = 0;
-  std::string norm_of_least;
-  std::string norm_of_most;
-
-  void add(const std::string& norm, double points) {
-    if (points < least) {
-      least = points;
-      norm_of_least = norm;
-    }
-    if (points > most) {
-      most = points;
-      norm_of_most = norm;
-    }
-  }
-};
-
 }  // namespace
 
 std::vector<std::string> answers_of(const Comparison& comparison) {
@@ -147,56 +128,6 @@ std::vector<std::string> answers_of(const Comparison& comparison) {
 
 std::string answer_of(const Comparison& comparison) {
   return fmt::format("{}", fmt::join(answers_of(comparison), " "));
-}
-
-std::string accuracy_note(const Comparison& comparison) {
-  std::vector<std::pair<std::string, Threshold>> known;  // group
-  bool unknown = false;
-  for (const GroupRows& rows : by_group(summarize(comparison))) {
-    Threshold threshold;
-    bool waiting = false;
-    for (const Row& row : rows) {
-      if (row.accuracy_difference && row.accuracy_difference->known()) {
-        threshold.add(train::norm_label(row.norm, comparison.recipe),
-                      (row.accuracy_difference->high - row.accuracy_difference->low) / 2);
-      }
-      waiting |= row.accuracy_difference && row.accuracy_difference->state == Decision::State::waiting;
-    }
-    if (threshold.most > 0) {
-      known.emplace_back(group_label(comparison, rows.front()), threshold);
-    } else {
-      unknown |= !waiting && finished_rows(rows) > 1;
-    }
-  }
-  if (known.empty() && unknown) {
-    return "Another seed would move each accuracy, and these runs do not show by how much: small differences mean "
-           "nothing before several seeds show their spread (--seeds 0,1,2).";
-  }
-  constexpr size_t kMostSentences = 4;
-  if (known.size() > kMostSentences) {
-    double least = std::numeric_limits<double>::max();
-    double most = 0;
-    for (const auto& [group, threshold] : known) {
-      least = std::min(least, threshold.least);
-      most = std::max(most, threshold.most);
-    }
-    return fmt::format(
-        "A norm must differ from batch norm by {:.2f} to {:.2f} points of accuracy, from one setting and norm to "
-        "another, before it means something.",
-        least, most);
-  }
-  std::string note;
-  for (const auto& [group, threshold] : known) {
-    const bool one = threshold.norm_of_least == threshold.norm_of_most;
-    note += fmt::format("{}{}: ", note.empty() ? "" : " ", group);
-    note += one ? fmt::format("{} must differ from batch norm by {:.2f} points of accuracy before it means something.",
-                              threshold.norm_of_most, threshold.most)
-                : fmt::format(
-                      "norms must differ from batch norm by {:.2f} ({}) to {:.2f} ({}) points of accuracy before "
-                      "it means something.",
-                      threshold.least, threshold.norm_of_least, threshold.most, threshold.norm_of_most);
-  }
-  return note;
 }
 
 std::string tax_note(const Comparison& comparison) {
@@ -259,9 +190,12 @@ std::string decision_note(const Comparison& comparison) {
   std::vector<std::string> measured;
   std::vector<std::string> counts;
   if (any(&Row::accuracy_difference)) {
-    measured.emplace_back(
-        "Accuracy: the mean difference of runs with the same seed, in points (Student's t; p is below 0.05 in the same "
-        "cases).");
+    const bool images =
+        std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.scatter && row.scatter->images > 0; });
+    measured.push_back(fmt::format(
+        "Accuracy: the mean difference of runs with the same seed, in points (Student's t{}; p is below 0.05 "
+        "in the same cases).",
+        images ? " for the seeds, the normal distribution for the test images" : ""));
     counts.push_back(of_tests(accuracy_tests(comparison)) + " of accuracy");
   }
   if (any(&Row::tax)) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/report/report.h"
+#include "lab/report/table.h"
 #include "lab/telemetry/telemetry.h"
 
 #include <cstddef>
@@ -69,12 +70,17 @@ std::string axes_section(const Page& page);      ///< accuracy against batch siz
 std::string accuracy_section(const Page& page);  ///< dots, and their seeds
 /// Dots with the intervals that decide.
 std::string difference_section(const Page& page);
-std::string time_section(const Page& page);  ///< accuracy against time
+std::string statistics_section(const Page& page);  ///< statistics_table() of each comparison
+std::string time_section(const Page& page);        ///< accuracy against time
 std::string tax_section(const Page& page);
 std::string memory_section(const Page& page);
 std::string learning_section(const Page& page);  ///< loss curves
 std::string settings_section(const Page& page);  ///< recipe and machine of each comparison
 std::string runs_section(const Page& page);      ///< each run, and the command that repeats it
+
+/// A row for each norm beside its reference whose runs are all made: the difference, what moves it, and tests
+/// (docs/statistics.md).
+Table statistics_table(const Comparison& comparison);
 
 /// A heading that the page's list of sections links to.
 std::string section_head(std::string_view id, std::string_view title);

@@ -267,11 +267,10 @@ std::string format_difference(const std::optional<Decision>& difference) {
   if (!difference->known()) {
     return not_known(*difference, "seed");
   }
-  constexpr double kLeast = 0.001;
-  return where_found(
-      *difference,
-      fmt::format("{:+.2f} ({:.2f} to {:.2f}), {}", difference->difference, difference->low, difference->high,
-                  difference->chance < kLeast ? "p < 0.001" : fmt::format("p {:.3f}", difference->chance)));
+  const std::string text = fmt::format("{:+.2f} ({:.2f} to {:.2f}), {}", difference->difference, difference->low,
+                                       difference->high, format_chance(difference->chance));
+  const bool equal = difference->equal && !difference->found();
+  return equal ? fmt::format("none found, equal within {}: {}", kEqualPoints, text) : where_found(*difference, text);
 }
 
 Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes) {

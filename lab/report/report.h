@@ -1,12 +1,15 @@
 #pragma once
 
-#include "lab/report/decision.h"
 #include "lab/report/settings.h"
 #include "lab/report/table.h"
+#include "lab/statistics/decision.h"
+#include "lab/statistics/mcnemar.h"
+#include "lab/statistics/scatter.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
+#include "train/image_bits.h"
 #include "train/recipe.h"
 
 #include <cstdint>
@@ -35,6 +38,8 @@ struct Cell : Settings {
   // What follows is known of finished cells only.
   double accuracy = 0;  ///< on the test images, in [0, 1]
   double loss = 0;      ///< on the test images
+  /// The test images with a right answer; empty in files of versions that did not keep them.
+  train::ImageBits right = {};
   double images_per_second = 0;
   double seconds = 0;         ///< in all
   int64_t peak_bytes = 0;     ///< of tensors, during training
@@ -123,8 +128,13 @@ struct Row : Settings {
   int64_t seeds = 0;
   std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
   Spread accuracy;
-  /// To the reference of its comparison_group(), in points, seed by seed; none for the reference, and with one seed.
+  std::string reference;  ///< the norm that it is measured against in its comparison_group(); "": none
+  /// To the reference, in points, seed by seed; none for the reference, and with one seed.
   std::optional<Decision> accuracy_difference;
+  std::optional<Scatter> scatter;  ///< of accuracy_difference, once all runs are made
+  /// With one seed: the test over images beside the reference's network (only_first: this norm's), p times the number
+  /// of such tests.
+  std::optional<Mcnemar> images;
   Spread loss;
   Spread images_per_second;     ///< of the tax's rounds, if there are any, else of the runs
   bool rate_in_turns = false;   ///< true: images_per_second is of the rounds
@@ -212,8 +222,14 @@ std::string format_count(int64_t count);
 std::string format_tax(const std::optional<Decision>& tax);
 /// "3.1 % (1.4 to 5.0)"
 std::string format_share(const Decision& tax);
-/// "+0.42 (0.10 to 0.74), p 0.031" in points; if unknown as in format_tax(), in seeds.
+/// "+0.42 (0.10 to 0.74), p 0.031" in points; "none found, equal within 0.3: …"; if unknown as in format_tax(), in
+/// seeds.
 std::string format_difference(const std::optional<Decision>& difference);
+/// "p 0.031", "p < 0.001"
+std::string format_chance(double chance);
+/// "about 6 more seeds would decide", at the level of so many tests; "more seeds would not decide: 50 test images are
+/// too few"
+std::string format_outlook(const Scatter& scatter, int64_t tests);
 
 // --- what is said of the figures --------------------------------------------------------------------------------
 /// A sentence or two for each comparison_group() with a known result: the norms that cost more or less than batch norm,
@@ -221,8 +237,8 @@ std::string format_difference(const std::optional<Decision>& difference);
 std::string answer_of(const Comparison& comparison);
 /// The parts of the answer, "resnet18: …"; groups with the same answer share one.
 std::vector<std::string> answers_of(const Comparison& comparison);
-/// The least difference of accuracy that counts as one, group by group, or that nobody knows it; "" if there is nothing
-/// to compare.
+/// What is not in answers_of(): the norms that are equal to batch norm, those that are not decided and what would
+/// decide them, and what one seed says; "" if there is nothing to compare.
 std::string accuracy_note(const Comparison& comparison);
 /// The way the tax was measured, and its missing parts; "" without any.
 std::string tax_note(const Comparison& comparison);

@@ -133,6 +133,7 @@ std::string to_html(const Page& page) {
                                        {"results", "Results", results_section(page) + notes(page)},
                                        {"accuracy", "Accuracy", accuracy_section(page)},
                                        {"difference", "Beside batch norm", difference_section(page)},
+                                       {"statistics", "Statistics", statistics_section(page)},
                                        {"time", "Accuracy against time", time_section(page)},
                                        {"tax", "Norm tax", tax_section(page)},
                                        {"memory", "Memory", memory_section(page)},

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <string_view>
@@ -148,6 +149,9 @@ Json cell_to_json(const Cell& cell) {
     json["peak_resident"] = cell.peak_resident;
     json["parameters"] = cell.parameters;
     json["losses"] = cell.losses;
+    if (!cell.right.empty()) {
+      json["right"] = {{"images", cell.right.size()}, {"bits", train::to_hex(cell.right)}};
+    }
   }
   if (cell.telemetry) {
     json["telemetry"] = kElsewhere;
@@ -203,6 +207,18 @@ void read_tunings(const nlohmann::json& json, const std::string& where, Comparis
   }
 }
 
+/// The right answers of a cell, whose accuracy is read.
+train::ImageBits read_right(const nlohmann::json& json, const std::string& where, double accuracy) {
+  train::ImageBits right = train::image_bits_from_hex(where, data::json_field<int64_t>(where, json, "images"),
+                                                      data::json_field<std::string>(where, json, "bits"));
+  const auto images = static_cast<double>(right.size());
+  const auto count = static_cast<double>(train::count_right(right));
+  check(std::abs(count / images - accuracy) * images < 0.5, where,
+        "bits: expected {} right answers of {}, as the accuracy {} says, got {}", std::round(accuracy * images), images,
+        accuracy, count);
+  return right;
+}
+
 /// `defaults` come from the comparison's recipe.
 Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_t version, const Settings& defaults) {
   Cell cell;
@@ -229,6 +245,9 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
     const auto check_not_negative = [&](const char* name, auto value) {
       check(value >= 0, where, "{}: expected at least 0, got {}", name, value);
     };
+    if (json.contains("right")) {
+      cell.right = read_right(json["right"], where + ": right", cell.accuracy);
+    }
     check_not_negative("images_per_second", cell.images_per_second);
     check_not_negative("seconds", cell.seconds);
     check_not_negative("peak_bytes", cell.peak_bytes);

@@ -75,6 +75,12 @@ std::string to_markdown(const Page& page) {
   for (const std::string& note : page.notes) {
     text += fmt::format("\n{}\n", escape_markdown(note));
   }
+  for (const NamedComparison& source : page.sources) {
+    if (const Table statistics = statistics_table(*source.comparison); !statistics.rows.empty()) {
+      text += fmt::format("\n## Statistics{}{}\n\n", source.name.empty() ? "" : ": ", escape_markdown(source.name));
+      text += to_markdown(statistics);
+    }
+  }
   text += "\n## Settings and machine\n";
   std::string commands;
   for (const NamedComparison& source : page.sources) {

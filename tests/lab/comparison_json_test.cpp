@@ -58,6 +58,31 @@ TEST_CASE("report: JSON keeps everything") {
   CHECK(after.cells[3].state == CellState::interrupted);
 }
 
+TEST_CASE("report: JSON keeps the right answers of each run") {
+  Comparison comparison = example();
+  comparison.cells[0].right = {true, true, false, true};
+  comparison.cells[0].accuracy = 0.75;
+  const Comparison after = comparison_from_json(to_json(comparison));
+  CHECK(after.cells[0].right == comparison.cells[0].right);
+  CHECK(after.cells[1].right.empty());  // as in files of earlier versions
+  const auto error_with = [&](const std::string& from, const std::string& to) {
+    std::string text = to_json(comparison);
+    text.replace(text.find(from), from.size(), to);
+    return error_of([&] { comparison_from_json(text); });
+  };
+  const std::string where = "comparison: cell 1: right: ";
+  CHECK(error_with("\"bits\": \"d0\"", "\"bits\": \"c0\"") ==
+        where + "bits: expected 3 right answers of 4, as the accuracy 0.75 says, got 2");
+  CHECK(error_with("\"bits\": \"d0\"", "\"bits\": \"d01\"") ==
+        where + "bits: expected two digits for each eight images, got 3 digits for 4 images");
+  CHECK(error_with("\"bits\": \"d0\"", "\"bits\": \"d1\"") ==
+        where + "bits: expected 0 behind the last of 4 images, got 1");
+  CHECK(error_with("\"images\": 4", "\"images\": -4") ==
+        where + "bits: expected two digits for each eight images, got 2 digits for -4 images");
+  CHECK(error_with("\"images\": 4", "\"images\": 4e99").starts_with(where + "images: expected a whole number"));
+  CHECK(error_with("\"bits\": \"d0\"", "\"bits\": 7").starts_with(where + "bits: expected a text"));
+}
+
 TEST_CASE("report: a file of the first version has the settings of its recipe in all cells") {
   const Comparison comparison = comparison_from_json(R"({"format": "norma comparison 1", "date": "", "command": "",
       "environment": )" + train::to_json(train::environment()) +

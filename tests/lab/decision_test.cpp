@@ -1,4 +1,4 @@
-#include "lab/report/decision.h"
+#include "lab/statistics/decision.h"
 
 #include "core/random.h"
 
@@ -13,29 +13,37 @@ using namespace norma::lab;
 
 using State = Decision::State;
 
+namespace {
+
+Decision decide(const std::vector<double>& differences, int64_t tests) {
+  return decide_by_mean(scatter_of(differences), tests);
+}
+
+}  // namespace
+
 TEST_CASE("decision: mean, interval and chance of differences in pairs") {
   // scipy 1.15: stats.ttest_1samp([1, 2, 3, 4], 0) has p 0.030466; its confidence_interval(0.95) is 0.4457 to 4.5543,
   // that of 0.975 is -0.0973 to 5.0973.
-  const Decision one = decide_by_mean({1, 2, 3, 4}, 1);
+  const Decision one = decide({1, 2, 3, 4}, 1);
   CHECK(one.state == State::found);
   CHECK(one.difference == 2.5);
   CHECK(one.low == doctest::Approx(0.4457397));
   CHECK(one.high == doctest::Approx(4.5542603));
   CHECK(one.chance == doctest::Approx(0.0304662));
   CHECK(one.pairs == 4);
-  CHECK(decide_by_mean({-1, -2, -3, -4}, 1).chance == doctest::Approx(0.0304662));
-  const Decision two = decide_by_mean({1, 2, 3, 4}, 2);
+  CHECK(decide({-1, -2, -3, -4}, 1).chance == doctest::Approx(0.0304662));
+  const Decision two = decide({1, 2, 3, 4}, 2);
   CHECK(two.state == State::none_found);
   CHECK(two.low < 0);
   CHECK(two.chance == doctest::Approx(2 * 0.0304662));
-  CHECK(decide_by_mean({-1, 1}, 1).chance == doctest::Approx(1));
-  CHECK(decide_by_mean({-1, 1, 2}, 100).chance == 1);
+  CHECK(decide({-1, 1}, 1).chance == doctest::Approx(1));
+  CHECK(decide({-1, 1, 2}, 100).chance == 1);
 }
 
 TEST_CASE("decision: what too few or too coarse differences do not show") {
   for (const std::vector<double>& differences :
        {std::vector<double>{}, {1}, {0.1, 0.1, 0.1}, {0, 0}, {NAN, 1}, {INFINITY, 1}}) {
-    const Decision decision = decide_by_mean(differences, 1);
+    const Decision decision = decide(differences, 1);
     CHECK(decision.state == State::unknown);
     CHECK(decision.pairs == static_cast<int64_t>(differences.size()));
   }
@@ -68,7 +76,7 @@ TEST_CASE("decision: interval, p and the difference that is needed say the same"
       difference = shift + random.uniform() - 0.5;
     }
     for (const int64_t tests : {1, 3, 20}) {
-      const Decision decision = decide_by_mean(differences, tests);
+      const Decision decision = decide(differences, tests);
       REQUIRE(decision.known());
       CHECK(decision.found() == (decision.chance < 0.05));
       CHECK(decision.found() == (decision.low > 0 || decision.high < 0));

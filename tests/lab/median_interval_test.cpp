@@ -1,4 +1,4 @@
-#include "lab/report/decision.h"
+#include "lab/statistics/decision.h"
 
 #include "core/random.h"
 

@@ -76,6 +76,8 @@ TEST_CASE("compare in processes: runs and trials of learning rates have the figu
     for (size_t k = 0; k < expected.size(); ++k) {
       CHECK(std::abs(found[k] - expected[k]) <= 1e-10);
     }
+    CHECK(alone["cells"][i]["right"]["images"] == 12);
+    CHECK(together["cells"][i]["right"] == alone["cells"][i]["right"]);
   }
   const nlohmann::json& trials = together["tunings"][0]["trials"];
   REQUIRE(trials.size() == 5);

@@ -73,6 +73,7 @@ TEST_CASE("evaluate: accuracy and mean loss over all images, the smaller last ba
   CHECK(result.complete);
   CHECK(result.images == 10);
   CHECK(result.accuracy == doctest::Approx(0.5));
+  CHECK(result.right == train::ImageBits{true, true, true, true, true, false, false, false, false, false});
   const double log_sum = std::log(std::exp(2) + std::exp(1) + 1);
   CHECK(result.loss == doctest::Approx((5 * (log_sum - 2) + 4 * (log_sum - 1) + log_sum) / 10));
   CHECK(result.seconds >= 0);
@@ -149,6 +150,7 @@ TEST_CASE("evaluate: a signal ends it after the batch at hand, and it says so") 
   CHECK(model.calls == 1);
   CHECK_FALSE(result.complete);
   CHECK(result.images == 4);
+  CHECK(result.right.size() == 4);
 }
 
 TEST_CASE("evaluate: top-5 in the order of argmax, for more than five classes") {

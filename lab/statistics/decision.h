@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lab/statistics/scatter.h"
+
 #include <cstdint>
 #include <vector>
 
@@ -26,15 +28,26 @@ struct Decision {
   double difference = 0;
   double low = 0;
   double high = 0;
-  double chance = 1;  ///< p of decide_by_mean(), times the number of tests, at most 1
+  double chance = 1;   ///< p of decide_by_mean(), times the number of tests, at most 1
+  bool equal = false;  ///< shown to be within kEqualPoints (decide_by_mean())
 
   [[nodiscard]] bool known() const { return state == State::none_found || state == State::found; }
   [[nodiscard]] bool found() const { return state == State::found; }
 };
 
-/// Decides by the mean of the differences and Student's t, for few pairs with about normal differences. Expects 1 test
-/// or more.
-Decision decide_by_mean(const std::vector<double>& differences, int64_t tests);
+/// Differences of accuracy within so many points count as none.
+inline constexpr double kEqualPoints = 0.3;
+/// The errors of all tests of one question together.
+inline constexpr double kErrors = 0.05;
+
+/// The errors left for one of so many tests (Bonferroni).
+inline double level_of(int64_t tests) {
+  return kErrors / static_cast<double>(tests);
+}
+
+/// Decides by the mean of the differences (half_width()), for few pairs with about normal differences. Expects 1 test
+/// or more. A found difference may be `equal`, too: it is there, and small.
+Decision decide_by_mean(const Scatter& scatter, int64_t tests);
 
 /// Decides by the median of the differences and their ranks, for any distribution. Needs fewest_rounds() pairs. Expects
 /// 1 test or more, and no NaN.
@@ -60,11 +73,5 @@ struct MedianInterval {
 /// errors, for any distribution of the values. With too few values (fewer than six for 0.05) it goes from the least to
 /// the largest, and is not sure. All zero for no values; none may be NaN.
 MedianInterval median_interval(std::vector<double> values, double errors = 0.05);
-
-/// The value that |t| exceeds with probability `chance`, for Student's t with this many degrees of freedom (1 or more).
-double student_t(int64_t freedom, double chance);
-
-/// The inverse: the probability of a |t| as large as this one's, or larger.
-double student_t_chance(int64_t freedom, double t);
 
 }  // namespace norma::lab

@@ -1,0 +1,93 @@
+#include "lab/statistics/bootstrap.h"
+
+#include "core/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+constexpr double kPoints = 100;
+
+/// The quantiles that leave out `chance`, between the values next to them as numpy.percentile() takes them.
+Interval interval_of(std::vector<double> values, double chance) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
+  };
+  return {.low = at(chance / 2), .high = at(1 - chance / 2)};
+}
+
+size_t draw(Generator& random, size_t bound) {
+  return static_cast<size_t>(random.below(bound));
+}
+
+}  // namespace
+
+Interval bootstrap_difference(const std::vector<ImageDifferences>& differences, const BootstrapOptions& options) {
+  const size_t seeds = differences.size();
+  const size_t images = differences.front().size();
+  // Most images divide no pair of networks: they are drawn, and add nothing. The others stand together, each with its
+  // seeds.
+  std::vector<int32_t> dividing;
+  for (size_t i = 0; i < images; ++i) {
+    if (std::any_of(differences.begin(), differences.end(), [i](const ImageDifferences& one) { return one[i] != 0; })) {
+      for (const ImageDifferences& one : differences) {
+        dividing.push_back(one[i]);
+      }
+    }
+  }
+  const size_t places = dividing.size() / seeds;
+  if (places == 0) {
+    return {};
+  }
+  // How many images that divide no pair are drawn before the next that does: of a geometric distribution.
+  const double log_others = std::log1p(-static_cast<double>(places) / static_cast<double>(images));
+  const auto passed_over = [&](Generator& random) { return std::floor(std::log(1 - random.uniform()) / log_others); };
+  Generator random(options.seed);
+  std::vector<double> means;
+  std::vector<int64_t> sums(seeds);  // of the drawn images, for each seed
+  for (int64_t sample = 0; sample < options.resamples; ++sample) {
+    std::fill(sums.begin(), sums.end(), 0);
+    for (double drawn = passed_over(random); drawn < static_cast<double>(images); drawn += 1 + passed_over(random)) {
+      const size_t image = draw(random, places);
+      for (size_t seed = 0; seed < seeds; ++seed) {
+        sums[seed] += dividing[image * seeds + seed];
+      }
+    }
+    int64_t sum = 0;
+    for (size_t i = 0; i < seeds; ++i) {
+      sum += sums[draw(random, seeds)];
+    }
+    means.push_back(kPoints * static_cast<double>(sum) / static_cast<double>(seeds * images));
+  }
+  return interval_of(std::move(means), options.chance);
+}
+
+Interval bootstrap_figure(const std::vector<double>& first, const std::vector<double>& second,
+                          const std::function<double(const std::vector<double>&, const std::vector<double>&)>& figure,
+                          const BootstrapOptions& options) {
+  Generator random(options.seed);
+  const auto resampled = [&](const std::vector<double>& values) {
+    std::vector<double> drawn(values.size());
+    for (double& value : drawn) {
+      value = values[draw(random, values.size())];
+    }
+    return drawn;
+  };
+  std::vector<double> figures;
+  for (int64_t sample = 0; sample < options.resamples; ++sample) {
+    const std::vector<double> one = resampled(first);
+    figures.push_back(figure(one, resampled(second)));
+  }
+  return interval_of(std::move(figures), options.chance);
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,82 @@
+#include "lab/statistics/decision.h"
+
+#include "lab/statistics/distributions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace norma::lab {
+
+namespace {
+
+/// The rule for every difference in a report.
+void decide(Decision& decision) {
+  const bool finite = std::isfinite(decision.low) && std::isfinite(decision.high);
+  const bool holds_zero = decision.low <= 0 && decision.high >= 0;
+  decision.state = !finite      ? Decision::State::unknown
+                   : holds_zero ? Decision::State::none_found
+                                : Decision::State::found;
+}
+
+}  // namespace
+
+Decision decide_by_mean(const Scatter& scatter, int64_t tests) {
+  Decision decision{.state = Decision::State::unknown, .pairs = scatter.seeds, .planned = scatter.seeds};
+  const double deviation = std::sqrt(scatter.seed_variance);
+  if (scatter.seeds < 2 || !std::isfinite(scatter.difference) ||
+      !(deviation > 1e-12 * std::abs(scatter.difference))) {  // all are the same, but for rounding; or NaN
+    return decision;
+  }
+  const double half = half_width(scatter, scatter.seeds, level_of(tests));
+  decision.difference = scatter.difference;
+  decision.low = scatter.difference - half;
+  decision.high = scatter.difference + half;
+  decision.chance = std::min(1.0, static_cast<double>(tests) * chance_of(scatter));
+  decision.equal = is_within(scatter, scatter.seeds, kEqualPoints, level_of(tests));
+  decide(decision);
+  return decision;
+}
+
+Decision decide_by_median(const std::vector<double>& differences, int64_t tests) {
+  const MedianInterval interval = median_interval(differences, level_of(tests));
+  Decision decision{.state = Decision::State::unknown, .pairs = interval.count, .planned = interval.count};
+  if (!interval.sure) {
+    return decision;
+  }
+  decision.difference = interval.median;
+  decision.low = interval.low;
+  decision.high = interval.high;
+  decide(decision);
+  return decision;
+}
+
+int64_t fewest_rounds(int64_t tests) {
+  int64_t rounds = 1;
+  while (2 * std::ldexp(1.0, -static_cast<int>(rounds)) > level_of(tests)) {
+    ++rounds;
+  }
+  return rounds;
+}
+
+MedianInterval median_interval(std::vector<double> values, double errors) {
+  if (values.empty()) {
+    return {};
+  }
+  std::sort(values.begin(), values.end());
+  const size_t count = values.size();
+  size_t k = 0;  // by halving, as P(B < k) grows with it
+  for (size_t beyond = count; beyond - k > 1;) {
+    const size_t middle = (k + beyond) / 2;
+    const bool sure = heads_at_most(static_cast<int64_t>(count), static_cast<int64_t>(middle) - 1) <= errors / 2;
+    (sure ? k : beyond) = middle;
+  }
+  const size_t first = k == 0 ? 0 : k - 1;
+  return {.median = count % 2 == 1 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2,
+          .low = values[first],
+          .high = values[count - 1 - first],
+          .count = static_cast<int64_t>(count),
+          .sure = k > 0};
+}
+
+}  // namespace norma::lab

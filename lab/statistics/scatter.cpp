@@ -1,0 +1,144 @@
+#include "lab/statistics/scatter.h"
+
+#include "core/error.h"
+#include "lab/statistics/distributions.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+
+namespace norma::lab {
+
+namespace {
+
+constexpr double kPoints = 100;
+
+/// The variance of the mean over this many seeds, on the same images.
+double variance_of_mean(const Scatter& scatter, int64_t seeds) {
+  return scatter.seed_variance / static_cast<double>(seeds);
+}
+
+}  // namespace
+
+Scatter scatter_of(const std::vector<double>& differences) {
+  Scatter scatter{.seeds = static_cast<int64_t>(differences.size())};
+  if (differences.empty()) {
+    return scatter;
+  }
+  const auto count = static_cast<double>(differences.size());
+  scatter.difference = std::accumulate(differences.begin(), differences.end(), 0.0) / count;
+  if (differences.size() > 1) {
+    double squares = 0;
+    for (const double difference : differences) {
+      squares += (difference - scatter.difference) * (difference - scatter.difference);
+    }
+    scatter.seed_variance = squares / (count - 1);
+  }
+  return scatter;
+}
+
+Scatter scatter_of(const std::vector<ImageDifferences>& differences) {
+  check(!differences.empty() && differences.front().size() > 1, "scatter_of",
+        "differences: expected a pair or more with two images or more");
+  const size_t images = differences.front().size();
+  std::vector<int32_t> of_images(images);
+  std::vector<double> of_seeds;
+  int64_t squares = 0;  // of all
+  for (const ImageDifferences& seed : differences) {
+    check(seed.size() == images, "scatter_of", "differences: expected {} images for each pair, got {}", images,
+          seed.size());
+    int64_t sum = 0;
+    for (size_t i = 0; i < images; ++i) {
+      sum += seed[i];
+      squares += seed[i] * seed[i];
+      of_images[i] += seed[i];
+    }
+    of_seeds.push_back(kPoints * static_cast<double>(sum) / static_cast<double>(images));
+  }
+  Scatter scatter = scatter_of(of_seeds);
+  scatter.images = static_cast<int64_t>(images);
+  const auto n = static_cast<double>(differences.size());
+  const auto m = static_cast<double>(images);
+  double squared_sums = 0;
+  for (const int32_t sum : of_images) {
+    squared_sums += static_cast<double>(sum) * sum;
+  }
+  const double mean = scatter.difference / kPoints;
+  const double between_images = squared_sums / n - n * m * mean * mean;
+  double mean_square = between_images / (m - 1);
+  if (n > 1) {  // less what the rest, which is another one for each seed and image, adds to it
+    const double between_seeds = (n - 1) * m * scatter.seed_variance / (kPoints * kPoints);
+    const double rest = static_cast<double>(squares) - n * m * mean * mean - between_images - between_seeds;
+    mean_square -= rest / ((n - 1) * (m - 1));
+  }
+  scatter.image_variance = std::max(0.0, mean_square) / (n * m) * kPoints * kPoints;
+  return scatter;
+}
+
+double half_width(const Scatter& scatter, int64_t seeds, double chance) {
+  double square = 0;
+  if (seeds > 1) {
+    const double t = student_t(seeds - 1, chance);
+    square += t * t * variance_of_mean(scatter, seeds);
+  }
+  if (scatter.image_variance > 0) {
+    const double z = normal(chance);
+    square += z * z * scatter.image_variance;
+  }
+  return std::sqrt(square);
+}
+
+double chance_of(const Scatter& scatter) {
+  const double distance = std::abs(scatter.difference);
+  // The seeds alone, or t for both parts, make the least and the largest p.
+  const double seeds_alone = distance / std::sqrt(variance_of_mean(scatter, scatter.seeds));
+  const double least = student_t_chance(scatter.seeds - 1, seeds_alone);
+  if (!(scatter.image_variance > 0) || !(least > 0)) {
+    return least;
+  }
+  constexpr double kLeastLog = -690;  // quantiles of less leave float64
+  double low = std::max(std::log(least), kLeastLog);
+  double high = 0;
+  constexpr int kHalvings = 40;
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (half_width(scatter, scatter.seeds, std::exp(middle)) > distance ? low : high) = middle;
+  }
+  return std::exp((low + high) / 2);
+}
+
+bool is_within(const Scatter& scatter, int64_t seeds, double margin, double chance) {
+  return std::abs(scatter.difference) + half_width(scatter, seeds, 2 * chance) < margin;
+}
+
+double power_of(const Scatter& scatter, int64_t seeds, double margin, double chance) {
+  const double distance = std::abs(scatter.difference);
+  const double deviation = std::sqrt(variance_of_mean(scatter, seeds));
+  const double shown = normal_below((distance - half_width(scatter, seeds, chance)) / deviation);
+  const double room = margin - half_width(scatter, seeds, 2 * chance);
+  const double within =
+      room > 0 ? normal_below((room - distance) / deviation) - normal_below((-room - distance) / deviation) : 0;
+  return std::max(shown, within);
+}
+
+Outlook outlook_of(const Scatter& scatter, double margin, double chance) {
+  const auto decides = [&](int64_t seeds) { return power_of(scatter, seeds, margin, chance) >= kPower; };
+  const double images = std::sqrt(scatter.image_variance);
+  const double distance = std::abs(scatter.difference);
+  if (images > 0 && distance <= normal(chance) * images && margin - distance <= normal(2 * chance) * images) {
+    return {.images_limit = true};
+  }
+  if (scatter.seeds >= kMostSeeds || !decides(kMostSeeds)) {
+    return {};
+  }
+  int64_t too_few = scatter.seeds;
+  int64_t enough = kMostSeeds;
+  while (enough - too_few > 1) {
+    const int64_t middle = (too_few + enough) / 2;
+    (decides(middle) ? enough : too_few) = middle;
+  }
+  return {.more_seeds = enough - scatter.seeds};
+}
+
+}  // namespace norma::lab
