@@ -2,6 +2,8 @@
 #include <norma/norma.h>
 
 #include <fmt/format.h>
+// For the processor of the compiler's flags alone, which is this one.
+#define HWY_COMPILE_ONLY_STATIC
 #include <hwy/highway.h>
 
 #include <cstdint>

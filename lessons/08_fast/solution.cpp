@@ -4,6 +4,8 @@
 
 #include <norma/norma.h>
 
+// For the processor of the compiler's flags alone, which is this one.
+#define HWY_COMPILE_ONLY_STATIC
 #include <hwy/highway.h>
 
 #include <cmath>
