@@ -28,7 +28,7 @@ using PluginAbi = std::array<int64_t, 8>;
 
 /// The first number rises with every change of a header that a plug-in can notice and the other numbers do not show.
 inline constexpr PluginAbi kPluginAbi{
-    1,
+    2,
     __GXX_ABI_VERSION,
 #ifdef _GLIBCXX_USE_CXX11_ABI
     _GLIBCXX_USE_CXX11_ABI,

@@ -4,7 +4,6 @@
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"
-#include "lab/telemetry/sharpness.h"
 #include "lab/telemetry/timed_step.h"
 
 #include <fmt/format.h>
@@ -80,7 +79,7 @@ Sharpness TelemetryRecorder::measure_sharpness() {
   if (!run_->loss_of_first_batch) {
     return {.problem = "sharpness: expected the loss of a batch, got none from the run"};
   }
-  const Sharpness found = sharpness_of(run_->model, run_->loss_of_first_batch);
+  const Sharpness found = sharpness_of(run_->model, run_->loss_of_first_batch, power_iteration_);
   seconds_of_sharpness_ += found.seconds;
   if (run_->print) {
     const int64_t updates = run_->optimizer != nullptr ? run_->optimizer->steps() : last_step_;

@@ -2,6 +2,7 @@
 
 #include "lab/telemetry/dynamics.h"
 #include "lab/telemetry/layer_log.h"
+#include "lab/telemetry/sharpness.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/step_observer.h"
 
@@ -51,7 +52,8 @@ class TelemetrySchedule {
 class TelemetryRecorder : public train::StepObserver {
  public:
   /// With `dynamics`, samples have them: see HealthSample::dynamics. Each sharpness is printed, too.
-  explicit TelemetryRecorder(const DynamicsParts& dynamics = {}) : dynamics_(dynamics) {}
+  explicit TelemetryRecorder(const DynamicsParts& dynamics = {}, const PowerIteration& sharpness = {})
+      : dynamics_(dynamics), power_iteration_(sharpness) {}
 
   void start(const train::ObservedRun& run) override;
   std::unique_ptr<train::ObservedStep> begin_step(int64_t step) override;
@@ -76,6 +78,7 @@ class TelemetryRecorder : public train::StepObserver {
   Sharpness measure_sharpness();
 
   DynamicsParts dynamics_;
+  PowerIteration power_iteration_;
   Clock::time_point start_ = Clock::now();
   double seconds_before_ = 0;  ///< of the run before start()
   bool resumed_ = false;

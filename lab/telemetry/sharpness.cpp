@@ -12,6 +12,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
+#include "train/interrupt.h"
 
 #include <fmt/format.h>
 
@@ -125,6 +126,7 @@ Estimate iterate(Hessian& hessian, Parts v, double shift, const PowerIteration& 
   Estimate found{.eigenvalue = kNotKnown, .change = kNotKnown};
   double length = norm_of(v);
   for (int64_t i = 0; i < options.most_products; ++i) {
+    check(!train::interrupted(), "sharpness", "a signal ended it");
     for (Tensor& part : v) {
       part = div(part, length);
     }

@@ -11,8 +11,8 @@ namespace norma::lab {
 
 /// The end of a power iteration.
 struct PowerIteration {
-  double tolerance = 1e-2;     ///< it ends when the estimate changes by at most this share
-  int64_t most_products = 50;  ///< and after as many products with the Hessian, whatever the change
+  double tolerance = 1e-3;      ///< it ends when the estimate changes by at most this share
+  int64_t most_products = 100;  ///< and after as many products with the Hessian, whatever the change
 };
 
 /// The largest eigenvalue of the Hessian of loss() by `parameters`, which loss() has on its tape: float32 or float64.
@@ -22,8 +22,8 @@ struct PowerIteration {
 /// Power iteration finds the eigenvalue λ of the largest absolute value. If that is negative, a second one, on H - λ I,
 /// finds the largest.
 ///
-/// Changes nothing but what loss() does. Throws Error, in the name of the op, where an op on the tape does not record
-/// its gradient, so that a second one would lack its part.
+/// Changes nothing but what loss() does. Throws Error when interrupted() (train/interrupt.h), and, in the name of the
+/// op, where an op on the tape does not record its gradient, so that a second one would lack its part.
 Sharpness largest_eigenvalue(const Tensors& parameters, const std::function<Tensor()>& loss,
                              const PowerIteration& options = {});
 

@@ -15,11 +15,13 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
+#include "train/interrupt.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -240,6 +242,18 @@ TEST_CASE("sharpness: the network, its gradients and the random numbers are as b
   CHECK((model.parameters()[0].grad().to_vector<float>() == gradient));
   CHECK(default_generator().offset() == offset);
   CHECK(sharpness_of(model, loss).value == found.value);  // the same start vector, and the same numbers for dropout
+}
+
+TEST_CASE("sharpness: a signal ends it before the next product") {
+  nn::Sequential model{std::make_shared<nn::Linear>(3, 2)};
+  const Tensor x = ones({2, 3});
+  const auto loss = [&] { return sum(mul(model(x), model(x))); };
+  CHECK(sharpness_of(model, loss).problem.empty());
+  const train::InterruptGuard guard;
+  std::raise(SIGINT);
+  const Sharpness found = sharpness_of(model, loss);
+  CHECK(found.problem == "sharpness: a signal ended it");
+  CHECK(std::isnan(found.value));
 }
 
 TEST_CASE("sharpness: an op without a second derivative, and numbers too coarse for one, are a problem in words") {

@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/factory.h"
+#include "core/random.h"
 #include "core/tape.h"
 #include "error_text.h"
 #include "lab/telemetry/health.h"
@@ -150,6 +151,30 @@ TEST_CASE("dynamics: gradient norms, weight norms and effective learning rates a
     CHECK(std::isnan(layer(some, "0").effective_lr));
     CHECK(layer(some, "0").gradient_norm > 0);
   }
+}
+
+TEST_CASE("dynamics: on a device whose memory the host cannot read the numbers are the same") {
+  const auto on = [](Device device) {
+    const DefaultDeviceGuard guard(device);
+    manual_seed(8);
+    nn::Sequential model{std::make_shared<nn::Conv2d>(4, 4, 1), std::make_shared<nn::GroupNorm>(2, 4),
+                         std::make_shared<nn::DynamicErf>(4)};
+    const nn::Sgd optimizer({{.parameters = model.named_parameters()}}, {.lr = 0.5});
+    Generator random(3);
+    return dynamics_of(model, to_device(randn({4, 4, 5, 6}, {.device = kCpu}, random), device), cubes, &optimizer);
+  };
+  const DynamicsSample here = on(kCpu);
+  const DynamicsSample there = on(kCudaEmulated);
+  REQUIRE(here.layers.size() == 3);
+  REQUIRE(there.layers.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(there.layers[i].gradient_norm == doctest::Approx(here.layers[i].gradient_norm).epsilon(1e-4));
+    CHECK(there.layers[i].weight_norm == doctest::Approx(here.layers[i].weight_norm).epsilon(1e-6));
+  }
+  CHECK(here.layers[0].effective_lr > 0);
+  CHECK(there.layers[0].effective_lr == doctest::Approx(here.layers[0].effective_lr).epsilon(1e-6));
+  CHECK(here.layers[2].saturation >= 0);
+  CHECK(there.layers[2].saturation == doctest::Approx(here.layers[2].saturation).epsilon(0.02));
 }
 
 TEST_CASE("dynamics: a weight is scale-invariant where its scale leaves the output alone, with each norm") {
