@@ -51,6 +51,7 @@ struct ComparisonOptions {
   std::filesystem::path output;             ///< folder of the report, which is written after every cell
   const train::FolderLock* lock = nullptr;  ///< lock of that folder, which must stay in its place; null: nobody checks
   std::string command = {};                 ///< the command line, for the report
+  std::string study = {};                   ///< whose grid it is (study.h), for the report
   int workers = 1;
   int64_t log_interval = 50;
   double checkpoint_seconds = 60;  ///< between two checkpoints of a cell (cell_run.h); 0: one before each step

@@ -170,7 +170,8 @@ Comparison plan_comparison(const ComparisonOptions& given) {
                         .budget = 0,
                         .environment = train::environment(),
                         .command = options.command,
-                        .date = train::local_time()};
+                        .date = train::local_time(),
+                        .study = options.study};
   std::vector<Settings> settings;
   for (const std::string& model : options.models) {
     settings.emplace_back(settings_of(options.recipe)).model = model;

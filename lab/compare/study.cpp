@@ -41,6 +41,25 @@ const std::vector<Study>& studies() {
        .models = {"resnet18"},
        .norms = {"batch", "group", "layer2d", "none"},
        .lrs = {1.25e-4, 5e-4, 2e-3, 8e-3, 3.2e-2}},
+      // Those below have a claim (lab/report/claim.h), whose norms and values are among these.
+      {.name = "data-size",
+       .question = "whether dyt helps with few training images and hurts with many",
+       .models = {"convnext_atto"},
+       .norms = {"layer2d", "dyt"},
+       .options = {{"train-images", {"1000", "4000", "16000"}}}},
+      {.name = "optimizer",
+       .question = "whether derf suffers under Muon",
+       .models = {"convnext_atto"},
+       .norms = {"rms2d", "dyt", "derf"},
+       .options = {{"opt", {"adamw", "muon"}}}},
+      {.name = "dyt",
+       .question = "whether dyt is as accurate as layer norm, and at which alpha",
+       .models = {"convnext_atto"},
+       .norms = {"layer2d", "dyt", "dyt[alpha=0.2]", "dyt[alpha=1]"}},
+      {.name = "derf",
+       .question = "whether derf is more accurate than layer norm and dyt",
+       .models = {"convnext_atto"},
+       .norms = {"layer2d", "dyt", "derf"}},
   };
   return all;
 }
@@ -66,6 +85,7 @@ void apply_study(const Study& study, ComparisonOptions& options) {
     fill(options.options[name], words);
   }
   options.lr_scaling = study.lr_scaling;
+  options.study = study.name;
 }
 
 }  // namespace norma::lab

@@ -1,3 +1,4 @@
+#include "lab/report/claim.h"
 #include "lab/report/decide_rows.h"
 #include "lab/report/report.h"
 #include "lab/report/table.h"
@@ -116,6 +117,9 @@ std::vector<std::string> answers_of(const Comparison& comparison) {
   }
   constexpr size_t kMostNamed = 4;  // the table names them all
   std::vector<std::string> answers;
+  if (std::string claim = claim_text(comparison); !claim.empty()) {
+    answers.push_back(std::move(claim));
+  }
   for (const auto& [text, groups] : said) {
     const std::string where = groups.size() <= kMostNamed ? listed(groups)
                               : groups.size() == by_group(all).size()

@@ -102,6 +102,7 @@ struct Comparison {
   train::Environment environment;
   std::string command;                 ///< the command line
   std::string date;                    ///< when the comparison began
+  std::string study = {};              ///< the name of the study whose grid it has; "": none
   int64_t part_count = 0;              ///< the parts into which the cells were dealt; 0: it was not divided
   std::vector<PartOrigin> parts = {};  ///< those that are here, by number; the three above are the first one's
 };
@@ -235,7 +236,8 @@ std::string format_outlook(const Scatter& scatter, int64_t tests);
 /// A sentence or two for each comparison_group() with a known result: the norms that cost more or less than batch norm,
 /// and those that are more or less accurate.
 std::string answer_of(const Comparison& comparison);
-/// The parts of the answer, "resnet18: …"; groups with the same answer share one.
+/// The parts of the answer: the verdict on a study's claim (claim.h), then "resnet18: …"; groups with the same answer
+/// share one.
 std::vector<std::string> answers_of(const Comparison& comparison);
 /// What is not in answers_of(): the norms that are equal to batch norm, those that are not decided and what would
 /// decide them, and what one seed says; "" if there is nothing to compare.

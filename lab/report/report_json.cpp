@@ -395,6 +395,9 @@ std::string to_json(const Comparison& comparison) {
   if (comparison.dynamics.any()) {
     json["dynamics"] = to_string(comparison.dynamics);
   }
+  if (!comparison.study.empty()) {
+    json["study"] = comparison.study;
+  }
   if (comparison.budget > 0) {
     json["budget"] = comparison.budget;
   }
@@ -432,6 +435,9 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   }
   if (json.contains("dynamics")) {
     comparison.dynamics = parse_dynamics(where, data::json_field<std::string>(where, json, "dynamics"));
+  }
+  if (json.contains("study")) {
+    comparison.study = data::json_field<std::string>(where, json, "study");
   }
   if (json.contains("budget")) {
     comparison.budget = data::json_field<double>(where, json, "budget");

@@ -1,0 +1,258 @@
+#include "lab/report/claim.h"
+
+#include "lab/report/paired.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+namespace norma::lab {
+
+namespace {
+
+using Sign = Expectation::Sign;
+
+/// What a comparison has measured of one expectation, in one network.
+struct Measured {
+  const Expectation* expectation;
+  std::string model;
+  std::optional<Scatter> scatter = {};  ///< none: no pair of runs, or runs may still come
+  bool waiting = false;
+};
+
+Settings with_option(Settings settings, const std::string& axis, const std::string& value) {
+  if (!axis.empty()) {
+    settings.options[axis] = value;
+  }
+  return settings;
+}
+
+PairedRuns pairs_at(const Comparison& comparison, const Settings& settings, const Expectation& expected,
+                    const std::string& value) {
+  Settings norm = with_option(settings, expected.axis, value);
+  Settings reference = norm;
+  norm.norm = expected.norm;
+  reference.norm = expected.reference;
+  return paired_runs(comparison, norm, reference);
+}
+
+/// The pairs of both lists that have the same seed, in the same order.
+void keep_common_seeds(std::vector<PairedRun>& a, std::vector<PairedRun>& b) {
+  const auto lacks_seed = [](const std::vector<PairedRun>& in) {
+    return [&in](const PairedRun& pair) {
+      return std::none_of(in.begin(), in.end(),
+                          [&](const PairedRun& other) { return other.norm->seed == pair.norm->seed; });
+    };
+  };
+  const auto by_seed = [](const PairedRun& pair) { return pair.norm->seed; };
+  std::erase_if(a, lacks_seed(b));
+  std::erase_if(b, lacks_seed(a));
+  std::ranges::sort(a, {}, by_seed);
+  std::ranges::sort(b, {}, by_seed);
+}
+
+/// The scatter of the differences between two differences, seed by seed.
+Scatter scatter_of_interaction(const std::vector<PairedRun>& at, const std::vector<PairedRun>& than) {
+  std::vector<ImageDifferences> images = image_differences(at);
+  const std::vector<ImageDifferences> others = image_differences(than);
+  if (!images.empty() && !others.empty() && images.front().size() == others.front().size()) {
+    for (size_t pair = 0; pair < images.size(); ++pair) {
+      std::ranges::transform(images[pair], others[pair], images[pair].begin(),
+                             [](int a, int b) { return static_cast<int8_t>(a - b); });
+    }
+    return scatter_of(images);
+  }
+  constexpr double kPoints = 100;
+  const auto gain = [](const PairedRun& pair) { return kPoints * (pair.norm->accuracy - pair.reference->accuracy); };
+  std::vector<double> differences;
+  for (size_t pair = 0; pair < at.size(); ++pair) {
+    differences.push_back(gain(at[pair]) - gain(than[pair]));
+  }
+  return scatter_of(differences);
+}
+
+Measured measure(const Comparison& comparison, const Settings& place, const Expectation& expected) {
+  Measured measured{.expectation = &expected, .model = place.model};
+  PairedRuns at = pairs_at(comparison, place, expected, expected.at);
+  measured.waiting = at.waiting;
+  PairedRuns than;
+  if (!expected.axis.empty()) {
+    than = pairs_at(comparison, place, expected, expected.than);
+    measured.waiting |= than.waiting;
+    keep_common_seeds(at.runs, than.runs);
+  }
+  if (!measured.waiting && !at.runs.empty()) {
+    measured.scatter = expected.axis.empty() ? scatter_of(at.runs) : scatter_of_interaction(at.runs, than.runs);
+  }
+  return measured;
+}
+
+/// The expectation with the values of its axis, where it has left them open.
+Expectation with_values(const Comparison& comparison, Expectation expected) {
+  std::vector<std::string> values;
+  for (const Cell& cell : comparison.cells) {
+    if (cell.norm == expected.norm) {
+      values.push_back(cell.option(expected.axis));
+    }
+  }
+  if (!expected.axis.empty() && expected.at.empty() && !values.empty()) {
+    const auto [least, most] = std::ranges::minmax_element(
+        values, {}, [](const std::string& value) { return std::strtod(value.c_str(), nullptr); });
+    expected.at = *least;
+    expected.than = *most;
+  }
+  return expected;
+}
+
+/// The places of a comparison where the norm of an expectation stands: all but norm, seed and the expectation's axis.
+std::vector<Settings> places_of(const Comparison& comparison, const Expectation& expected) {
+  std::vector<Settings> places;
+  for (const Cell& cell : comparison.cells) {
+    if (cell.norm != expected.norm || (!expected.axis.empty() && cell.option(expected.axis) != expected.at)) {
+      continue;
+    }
+    Settings place = cell;
+    place.seed = 0;
+    if (std::ranges::find(places, place) == places.end()) {
+      places.push_back(std::move(place));
+    }
+  }
+  return places;
+}
+
+Verdict::State state_of(const Measured& measured, const Decision& decision) {
+  if (measured.waiting) {
+    return Verdict::State::waiting;
+  }
+  if (!decision.known()) {
+    return Verdict::State::undecided;
+  }
+  if (measured.expectation->sign == Sign::none) {
+    return decision.equal     ? Verdict::State::supported
+           : decision.found() ? Verdict::State::contradicted
+                              : Verdict::State::undecided;
+  }
+  const bool wanted = (decision.difference > 0) == (measured.expectation->sign == Sign::more);
+  if (decision.found()) {
+    return wanted ? Verdict::State::supported : Verdict::State::contradicted;
+  }
+  return decision.equal ? Verdict::State::contradicted : Verdict::State::undecided;
+}
+
+/// "derf beside rms2d, with opt adamw more than with muon: +1.20 (0.40 to 2.00), p 0.012"
+std::string sentence_of(const Measured& measured, const Decision& decision, int64_t tests) {
+  const Expectation& expected = *measured.expectation;
+  std::string text = fmt::format("{} beside {}", expected.norm, expected.reference);
+  if (!expected.axis.empty()) {
+    text += fmt::format(", with {} {} more than with {}", expected.axis, expected.at, expected.than);
+  }
+  if (measured.waiting) {
+    return text + ": runs are missing";
+  }
+  if (!measured.scatter) {
+    return text + ": no two runs of the same seed";
+  }
+  text += ": " + format_difference(decision);
+  const bool undecided = state_of(measured, decision) == Verdict::State::undecided;
+  return undecided && decision.known() ? text + "; " + format_outlook(*measured.scatter, tests) : text;
+}
+
+std::string_view word_of(Verdict::State state) {
+  switch (state) {
+    case Verdict::State::waiting: return "not decided yet";
+    case Verdict::State::undecided: return "not decided";
+    case Verdict::State::contradicted: return "contradicted";
+    case Verdict::State::supported: break;
+  }
+  return "supported";
+}
+
+}  // namespace
+
+const std::vector<Claim>& claims() {
+  static const std::vector<Claim> all = {
+      {.study = "data-size",
+       .sentence = "dyt is more accurate than layer norm when there is little to train on, and less when there is much",
+       .source = "arXiv 2604.23434",
+       .setting =
+           "images and ConvNeXt-atto, where the paper has text and GPT-2, and thousands of images in the place of "
+           "millions of words",
+       .expectations = {{.norm = "dyt", .reference = "layer2d", .sign = Sign::more, .axis = "train-images"}}},
+      {.study = "optimizer",
+       .sentence = "derf loses more to RMS norm under Muon than under AdamW, and dyt does not",
+       .source = "arXiv 2604.01563",
+       .setting = "images and ConvNeXt-atto, where the paper has text and a language model of 1B parameters",
+       .expectations =
+           {{.norm = "derf", .reference = "rms2d", .sign = Sign::more, .axis = "opt", .at = "adamw", .than = "muon"},
+            {.norm = "dyt", .reference = "rms2d", .sign = Sign::none, .axis = "opt", .at = "adamw", .than = "muon"}}},
+      {.study = "dyt",
+       .sentence = "dyt is as accurate as layer norm",
+       .source = "arXiv 2503.10622",
+       .setting = "ConvNeXt-atto on small images, where the paper has ViT and ConvNeXt-B on ImageNet",
+       .expectations = {{.norm = "dyt", .reference = "layer2d", .sign = Sign::none}}},
+      {.study = "derf",
+       .sentence = "derf is more accurate than layer norm and than dyt",
+       .source = "arXiv 2512.10938",
+       .setting = "ConvNeXt-atto on small images, where the paper has ViT-B on ImageNet",
+       .expectations = {{.norm = "derf", .reference = "layer2d", .sign = Sign::more},
+                        {.norm = "derf", .reference = "dyt", .sign = Sign::more}}},
+  };
+  return all;
+}
+
+const Claim* claim_of(std::string_view study) {
+  const auto found = std::ranges::find(claims(), study, &Claim::study);
+  return found == claims().end() ? nullptr : &*found;
+}
+
+Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
+  std::vector<Expectation> expectations;
+  for (const Expectation& expected : claim.expectations) {
+    expectations.push_back(with_values(comparison, expected));
+  }
+  std::vector<Measured> all;
+  for (const Expectation& expected : expectations) {
+    if (!expected.axis.empty() && expected.at == expected.than) {
+      continue;  // one value shows no change
+    }
+    for (const Settings& place : places_of(comparison, expected)) {
+      all.push_back(measure(comparison, place, expected));
+    }
+  }
+  if (all.empty()) {
+    return {.state = Verdict::State::undecided,
+            .text = "not decided, since the comparison lacks the norms or the values that the claim is about"};
+  }
+  const auto tests = static_cast<int64_t>(all.size());
+  Verdict verdict{.state = Verdict::State::supported, .text = {}};
+  std::vector<std::string> sentences;
+  const bool several = std::ranges::any_of(all, [&](const Measured& one) { return one.model != all.front().model; });
+  bool contradicted = false;
+  for (const Measured& one : all) {
+    const Decision decision = one.scatter ? decide_by_mean(*one.scatter, tests) : Decision{};
+    const Verdict::State state = state_of(one, one.scatter ? decision : Decision{.state = Decision::State::unknown});
+    contradicted |= state == Verdict::State::contradicted;
+    verdict.state = std::min(verdict.state, state);
+    sentences.push_back((several ? one.model + ", " : "") + sentence_of(one, decision, tests));
+  }
+  if (contradicted && verdict.state != Verdict::State::waiting) {
+    verdict.state = Verdict::State::contradicted;
+  }
+  verdict.text = fmt::format("{}. {}", word_of(verdict.state), fmt::join(sentences, "; "));
+  return verdict;
+}
+
+std::string claim_text(const Comparison& comparison) {
+  const Claim* claim = claim_of(comparison.study);
+  if (claim == nullptr) {
+    return "";
+  }
+  return fmt::format("The claim: {} ({}). Here: {}. The verdict: {}.", claim->sentence, claim->source, claim->setting,
+                     verdict_on(*claim, comparison).text);
+}
+
+}  // namespace norma::lab

@@ -1,0 +1,63 @@
+#pragma once
+
+#include "lab/report/report.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace norma::lab {
+
+/// A difference of accuracy that a claim speaks of: of a norm to another one, or of that difference at one value of an
+/// axis to that at another (an interaction).
+struct Expectation {
+  enum class Sign : uint8_t {
+    more,
+    less,
+    none,  ///< within kEqualPoints
+  };
+  std::string norm;
+  std::string reference;
+  Sign sign = Sign::more;
+  std::string axis = {};  ///< of option_axes(); "": the difference itself, with whatever else the comparison has
+  /// The value of the axis at which the difference is expected to be more, or less, than at the second one. "": the
+  /// smallest number that the comparison has there, and the largest.
+  std::string at = {};
+  std::string than = {};
+};
+
+/// What a paper says, as far as a comparison of small networks can show it.
+struct Claim {
+  std::string study;                      ///< `norma compare --study`
+  std::string sentence;                   ///< with a subject and a verb, without a full stop
+  std::string source;                     ///< "arXiv 2503.10622"
+  std::string setting;                    ///< what is other than there
+  std::vector<Expectation> expectations;  ///< all must hold
+};
+
+/// The claims that have a study.
+const std::vector<Claim>& claims();
+/// The claim of a study; nullptr for a study that only asks.
+const Claim* claim_of(std::string_view study);
+
+struct Verdict {
+  enum class State : uint8_t {
+    waiting,  ///< runs may still come
+    undecided,
+    contradicted,
+    supported,
+  };
+  State state = State::waiting;
+  std::string text;  ///< for people: the word, and the differences that it follows from
+};
+
+/// The verdict on a claim. An expectation holds where a difference of its sign is found, or, for Sign::none, where it
+/// is shown to be within kEqualPoints. It is contradicted where the opposite is found; and one of more or less also
+/// where the difference is shown to be within kEqualPoints. The claim is supported if all expectations hold in all
+/// networks, contradicted if one is. All intervals hold together (decision.h).
+Verdict verdict_on(const Claim& claim, const Comparison& comparison);
+
+/// The claim of a comparison's study, its source, the setting and the verdict; "" without a claim.
+std::string claim_text(const Comparison& comparison);
+
+}  // namespace norma::lab

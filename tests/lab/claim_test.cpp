@@ -1,0 +1,132 @@
+#include "lab/report/claim.h"
+#include "lab/compare/study.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+namespace norma::lab {
+namespace {
+
+using State = Verdict::State;
+
+/// The accuracy of a run, in percent, without the part that all runs of a seed share.
+using Accuracy = std::function<double(const Settings& settings)>;
+
+/// The grid of a study with four seeds, all of whose runs are finished. Runs of one seed share a part of their
+/// accuracy, and each has a part of its own, of `scatter` points at most.
+Comparison results_of(const std::string& study, const Accuracy& accuracy, double scatter) {
+  ComparisonOptions options{.recipe = {.dataset = "shapes", .image_size = 32}, .seeds = {0, 1, 2, 3}};
+  apply_study(study_of(study), options);
+  Comparison comparison = plan_comparison(options);
+  uint64_t number = 1;
+  for (Cell& cell : comparison.cells) {
+    number = number * 6364136223846793005U + 1442695040888963407U;
+    const double own = static_cast<double>(number >> 40U) / static_cast<double>(1U << 24U) - 0.5;
+    cell.state = CellState::finished;
+    cell.accuracy = (accuracy(cell) + static_cast<double>(cell.seed) + 2 * scatter * own) / 100;
+  }
+  return comparison_from_json(to_json(comparison));
+}
+
+Verdict verdict(const std::string& study, const Accuracy& accuracy, double scatter = 0.05) {
+  const Comparison comparison = results_of(study, accuracy, scatter);
+  REQUIRE(comparison.study == study);
+  const Claim* claim = claim_of(study);
+  REQUIRE(claim != nullptr);
+  return verdict_on(*claim, comparison);
+}
+
+bool is(const Settings& settings, const std::string& norm) {
+  return settings.norm == norm;
+}
+
+}  // namespace
+
+TEST_CASE("claims: each has a study, whose grid has the norms and values of its expectations") {
+  REQUIRE(claims().size() == 4);
+  for (const Claim& claim : claims()) {
+    CAPTURE(claim.study);
+    const Verdict equal = verdict(
+        claim.study, [](const Settings&) { return 80.0; }, 0.01);
+    CHECK(equal.text.find("lacks") == std::string::npos);
+    CHECK_FALSE(equal.text.find("beside") == std::string::npos);
+    CHECK(claim.source.starts_with("arXiv "));
+  }
+  CHECK(claim_of("batch-size") == nullptr);
+  CHECK(claim_text(Comparison{}).empty());
+}
+
+TEST_CASE("claims: dyt and the size of the data, both ways and not decided") {
+  const auto with = [](double little, double much) {
+    return [=](const Settings& s) {
+      return 80 + (is(s, "dyt") ? (s.option("train-images") == "16000" ? much : little) : 0);
+    };
+  };
+  CHECK(verdict("data-size", with(2, -1)).state == State::supported);
+  CHECK(verdict("data-size", with(2, 1)).state == State::supported);  // it is the change that is claimed
+  CHECK(verdict("data-size", with(-1, 2)).state == State::contradicted);
+  CHECK(verdict("data-size", with(1, 1), 0.02).state == State::contradicted);  // equal within 0.3 points
+  const Verdict unclear = verdict("data-size", with(0.5, 0), 3);
+  CHECK(unclear.state == State::undecided);
+  CHECK(unclear.text.starts_with("not decided. dyt beside layer2d, with train-images 1000 more than with 16000: "));
+  CHECK(unclear.text.find("more seeds") != std::string::npos);
+}
+
+TEST_CASE("claims: the values of an axis are the smallest and the largest that were tried") {
+  Comparison comparison = results_of(
+      "data-size", [](const Settings& s) { return 80 + (is(s, "dyt") && s.option("train-images") == "1000" ? 2 : 0); },
+      0.05);
+  std::erase_if(comparison.cells, [](const Cell& cell) { return cell.option("train-images") == "16000"; });
+  std::ranges::reverse(comparison.cells);
+  const Verdict fewer = verdict_on(*claim_of("data-size"), comparison);
+  CHECK(fewer.state == State::supported);
+  CHECK(fewer.text.find("with train-images 1000 more than with 4000: ") != std::string::npos);
+  std::erase_if(comparison.cells, [](const Cell& cell) { return cell.option("train-images") == "4000"; });
+  CHECK(verdict_on(*claim_of("data-size"), comparison).text.starts_with("not decided, since the comparison lacks"));
+}
+
+TEST_CASE("claims: derf under Muon, both expectations of which must hold") {
+  const auto with = [](double derf_under_muon, double dyt_under_muon) {
+    return [=](const Settings& s) {
+      const bool muon = s.option("opt") == "muon";
+      return 80 + (is(s, "derf") && muon ? derf_under_muon : 0) + (is(s, "dyt") && muon ? dyt_under_muon : 0);
+    };
+  };
+  CHECK(verdict("optimizer", with(-3, 0), 0.02).state == State::supported);
+  CHECK(verdict("optimizer", with(-3, -3), 0.02).state == State::contradicted);
+  CHECK(verdict("optimizer", with(3, 0), 0.02).state == State::contradicted);
+  CHECK(verdict("optimizer", with(-3, 0), 4).state == State::undecided);
+}
+
+TEST_CASE("claims: dyt as accurate as layer norm, derf more accurate than both") {
+  const auto with = [](double dyt, double derf) {
+    return [=](const Settings& s) { return 80 + (is(s, "dyt") ? dyt : 0) + (is(s, "derf") ? derf : 0); };
+  };
+  CHECK(verdict("dyt", with(0, 0), 0.02).state == State::supported);
+  CHECK(verdict("dyt", with(-1, 0), 0.02).state == State::contradicted);
+  CHECK(verdict("dyt", with(0, 0), 2).state == State::undecided);
+  CHECK(verdict("derf", with(0.5, 1.5)).state == State::supported);
+  CHECK(verdict("derf", with(1.5, 1)).state == State::contradicted);
+  CHECK(verdict("derf", with(0, 0.8), 2).state == State::undecided);
+}
+
+TEST_CASE("claims: nothing is decided before the last run, and by one seed") {
+  Comparison comparison = results_of(
+      "dyt", [](const Settings&) { return 80; }, 0.02);
+  comparison.cells.front().state = CellState::pending;
+  const Verdict waiting = verdict_on(*claim_of("dyt"), comparison);
+  CHECK(waiting.state == State::waiting);
+  CHECK(waiting.text == "not decided yet. dyt beside layer2d: runs are missing");
+  CHECK(answers_of(comparison).front() == claim_text(comparison));
+  comparison = results_of(
+      "dyt", [](const Settings&) { return 80; }, 0.02);
+  std::erase_if(comparison.cells, [](const Cell& cell) { return cell.seed > 0; });
+  CHECK(verdict_on(*claim_of("dyt"), comparison).state == State::undecided);
+  std::erase_if(comparison.cells, [](const Cell& cell) { return cell.norm == "dyt"; });
+  CHECK(verdict_on(*claim_of("dyt"), comparison).text.starts_with("not decided, since the comparison lacks"));
+}
+
+}  // namespace norma::lab
