@@ -242,6 +242,8 @@ std::vector<std::string> answers_of(const Comparison& comparison);
 /// What is not in answers_of(): the norms that are equal to batch norm, those that are not decided and what would
 /// decide them, and what one seed says; "" if there is nothing to compare.
 std::string accuracy_note(const Comparison& comparison);
+/// The differences between norms and batch norm that change along an axis (interaction.h); "" if there is none to test.
+std::string interaction_note(const Comparison& comparison);
 /// The way the tax was measured, and its missing parts; "" without any.
 std::string tax_note(const Comparison& comparison);
 /// The learning rates found, and those at the edge of the tried range; "" if none was tried.
@@ -250,7 +252,7 @@ std::string tuning_note(const Comparison& comparison);
 std::string decision_note(const Comparison& comparison);
 /// The parts that are here or missing, and whether they ran on different machines; "" if it was not divided.
 std::string parts_note(const Comparison& comparison);
-/// The notes below a table: those of the five above that are not "", parts first, then tax, tuning last.
+/// The notes below a table: those of the six above that are not "", parts first, then tax, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
 /// The `norma train` command that trains a cell again, with every option that differs from its default. On the same

@@ -1,5 +1,6 @@
 #include "core/excerpt.h"
 #include "core/quoting.h"
+#include "lab/report/interaction.h"
 #include "lab/report/page.h"
 #include "lab/report/report.h"
 
@@ -79,6 +80,9 @@ std::string to_markdown(const Page& page) {
     if (const Table statistics = statistics_table(*source.comparison); !statistics.rows.empty()) {
       text += fmt::format("\n## Statistics{}{}\n\n", source.name.empty() ? "" : ": ", escape_markdown(source.name));
       text += to_markdown(statistics);
+    }
+    if (const Table interactions = interaction_table(*source.comparison); !interactions.rows.empty()) {
+      text += "\n" + to_markdown(interactions);
     }
   }
   text += "\n## Settings and machine\n";

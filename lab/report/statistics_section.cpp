@@ -1,4 +1,5 @@
 #include "lab/report/decide_rows.h"
+#include "lab/report/interaction.h"
 #include "lab/report/page.h"
 #include "lab/report/paired.h"
 #include "lab/report/table.h"
@@ -131,6 +132,10 @@ std::string statistics_section(const Page& page) {
     if (const Table table = statistics_table(*source.comparison); !table.rows.empty()) {
       html += to_html(table, source.name.empty() ? "Each norm beside batch norm, in runs of the same seed."
                                                  : fmt::format("{}: each norm beside batch norm.", source.name));
+    }
+    if (const Table table = interaction_table(*source.comparison); !table.rows.empty()) {
+      html += to_html(table, fmt::format("{}{}How differences from batch norm change along an axis.", source.name,
+                                         source.name.empty() ? "" : ": "));
     }
   }
   if (html.empty()) {
