@@ -40,53 +40,20 @@ PairedRuns pairs_at(const Comparison& comparison, const Settings& settings, cons
   return paired_runs(comparison, norm, reference);
 }
 
-/// The pairs of both lists that have the same seed, in the same order.
-void keep_common_seeds(std::vector<PairedRun>& a, std::vector<PairedRun>& b) {
-  const auto lacks_seed = [](const std::vector<PairedRun>& in) {
-    return [&in](const PairedRun& pair) {
-      return std::none_of(in.begin(), in.end(),
-                          [&](const PairedRun& other) { return other.norm->seed == pair.norm->seed; });
-    };
-  };
-  const auto by_seed = [](const PairedRun& pair) { return pair.norm->seed; };
-  std::erase_if(a, lacks_seed(b));
-  std::erase_if(b, lacks_seed(a));
-  std::ranges::sort(a, {}, by_seed);
-  std::ranges::sort(b, {}, by_seed);
-}
-
-/// The scatter of the differences between two differences, seed by seed.
-Scatter scatter_of_interaction(const std::vector<PairedRun>& at, const std::vector<PairedRun>& than) {
-  std::vector<ImageDifferences> images = image_differences(at);
-  const std::vector<ImageDifferences> others = image_differences(than);
-  if (!images.empty() && !others.empty() && images.front().size() == others.front().size()) {
-    for (size_t pair = 0; pair < images.size(); ++pair) {
-      std::ranges::transform(images[pair], others[pair], images[pair].begin(),
-                             [](int a, int b) { return static_cast<int8_t>(a - b); });
-    }
-    return scatter_of(images);
-  }
-  constexpr double kPoints = 100;
-  const auto gain = [](const PairedRun& pair) { return kPoints * (pair.norm->accuracy - pair.reference->accuracy); };
-  std::vector<double> differences;
-  for (size_t pair = 0; pair < at.size(); ++pair) {
-    differences.push_back(gain(at[pair]) - gain(than[pair]));
-  }
-  return scatter_of(differences);
-}
-
 Measured measure(const Comparison& comparison, const Settings& place, const Expectation& expected) {
   Measured measured{.expectation = &expected, .model = place.model};
-  PairedRuns at = pairs_at(comparison, place, expected, expected.at);
+  const PairedRuns at = pairs_at(comparison, place, expected, expected.at);
   measured.waiting = at.waiting;
-  PairedRuns than;
-  if (!expected.axis.empty()) {
-    than = pairs_at(comparison, place, expected, expected.than);
+  Scatter scatter;
+  if (expected.axis.empty()) {
+    scatter = scatter_of(at.runs);
+  } else {
+    const PairedRuns than = pairs_at(comparison, place, expected, expected.than);
     measured.waiting |= than.waiting;
-    keep_common_seeds(at.runs, than.runs);
+    scatter = scatter_between(than.runs, at.runs);
   }
-  if (!measured.waiting && !at.runs.empty()) {
-    measured.scatter = expected.axis.empty() ? scatter_of(at.runs) : scatter_of_interaction(at.runs, than.runs);
+  if (!measured.waiting && scatter.seeds > 0) {
+    measured.scatter = scatter;
   }
   return measured;
 }

@@ -1,7 +1,6 @@
 #include "lab/report/interaction.h"
 
 #include "lab/report/paired.h"
-#include "lab/statistics/scatter.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -90,47 +89,6 @@ class Grid {
   std::vector<std::vector<std::string>> values_;  // of each row
   std::vector<std::vector<bool>> followed_by_;    // of each axis, by each
 };
-
-/// The scatter of differences of differences over the seeds that both have. Its images are those of both, where the
-/// test images are the same ones; else the two sets of images move the result one after the other.
-Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<PairedRun>& to) {
-  std::vector<PairedRun> before;
-  std::vector<PairedRun> after;
-  for (const PairedRun& one : from) {
-    const auto same = std::ranges::find(to, one.norm->seed, [](const PairedRun& run) { return run.norm->seed; });
-    if (same != to.end()) {
-      before.push_back(one);
-      after.push_back(*same);
-    }
-  }
-  std::vector<double> differences;
-  for (size_t i = 0; i < before.size(); ++i) {
-    const auto gain = [](const PairedRun& run) { return 100 * (run.norm->accuracy - run.reference->accuracy); };
-    differences.push_back(gain(after[i]) - gain(before[i]));
-  }
-  Scatter scatter = scatter_of(differences);
-  if (before.empty()) {
-    return scatter;
-  }
-  std::vector<ImageDifferences> images = image_differences(after);
-  const std::vector<ImageDifferences> earlier = image_differences(before);
-  if (images.empty() || earlier.empty()) {
-    return scatter;
-  }
-  if (before.front().norm->dataset == after.front().norm->dataset && images.front().size() == earlier.front().size()) {
-    for (size_t seed = 0; seed < images.size(); ++seed) {
-      for (size_t i = 0; i < images[seed].size(); ++i) {
-        images[seed][i] = static_cast<int8_t>(images[seed][i] - earlier[seed][i]);
-      }
-    }
-    return scatter_of(images);
-  }
-  const Scatter first = scatter_of(earlier);
-  const Scatter second = scatter_of(images);
-  scatter.image_variance = first.image_variance + second.image_variance;
-  scatter.images = std::min(first.images, second.images);
-  return scatter;
-}
 
 PairedRuns runs_of(const Comparison& comparison, const Row& row) {
   Settings reference = row;

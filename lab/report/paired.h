@@ -29,4 +29,9 @@ std::vector<ImageDifferences> image_differences(const std::vector<PairedRun>& ru
 /// The scatter of the differences of accuracy, with the images where they are known.
 Scatter scatter_of(const std::vector<PairedRun>& runs);
 
+/// The scatter of an interaction: of the differences at `to` less those at `from`, over the seeds that both have. Where
+/// the test images are the same ones, their differences are taken image by image; else both sets of images move the
+/// result, one after the other.
+Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<PairedRun>& to);
+
 }  // namespace norma::lab
