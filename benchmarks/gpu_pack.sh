@@ -18,7 +18,9 @@ for program in "${programs[@]}"; do strip -o "$pack/$program" "$build/$program";
 cp "$build/CTestTestfile.cmake" "$pack"
 cp "$build"/tests/*.cmake "$pack/tests"
 echo "$PWD/$build" >"$pack/packed_at"  # which ctest's files name
-ldd "$build/cli/norma" | awk '$3 ~ /^\/(usr\/)?lib/ && $1 !~ /^lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so/ { print $3 }' |
+libraries=$(for program in "${programs[@]}"; do ldd "$build/$program"; done)
+[[ $libraries != *'not found'* ]] || { echo "$libraries" | grep 'not found' >&2; exit 1; }
+echo "$libraries" | awk '$3 ~ /^\/(usr\/)?lib/ && $1 !~ /^lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+)\.so/ { print $3 }' | sort -u |
   xargs -I{} cp -L {} "$pack/lib"
 tar -C "$pack" -c . | xz -T0 -1 --lzma2=preset=1,dict=192MiB >"$to"  # the programs have most of their bytes in common
 echo "$to: $(du -m "$to" | cut -f 1) MiB"

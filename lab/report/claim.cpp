@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -19,7 +20,7 @@ using Sign = Expectation::Sign;
 /// What a comparison has measured of one expectation, in one network.
 struct Measured {
   const Expectation* expectation;
-  std::string model;
+  std::string where;                    ///< the network, and what else varies beside the claim's axis
   std::optional<Scatter> scatter = {};  ///< none: no pair of runs, or runs may still come
   bool waiting = false;
 };
@@ -41,7 +42,8 @@ PairedRuns pairs_at(const Comparison& comparison, const Settings& settings, cons
 }
 
 Measured measure(const Comparison& comparison, const Settings& place, const Expectation& expected) {
-  Measured measured{.expectation = &expected, .model = place.model};
+  Measured measured{.expectation = &expected,
+                    .where = expected.axis.empty() ? group_label(comparison, place) : place.model};
   const PairedRuns at = pairs_at(comparison, place, expected, expected.at);
   measured.waiting = at.waiting;
   Scatter scatter;
@@ -67,8 +69,10 @@ Expectation with_values(const Comparison& comparison, Expectation expected) {
     }
   }
   if (!expected.axis.empty() && expected.at.empty() && !values.empty()) {
-    const auto [least, most] = std::ranges::minmax_element(
-        values, {}, [](const std::string& value) { return std::strtod(value.c_str(), nullptr); });
+    const auto [least, most] = std::ranges::minmax_element(values, {}, [&](const std::string& value) {
+      const double number = std::strtod(value.c_str(), nullptr);
+      return expected.axis == "train-images" && number == 0 ? std::numeric_limits<double>::infinity() : number;
+    });
     expected.at = *least;
     expected.than = *most;
   }
@@ -102,6 +106,12 @@ Verdict::State state_of(const Measured& measured, const Decision& decision) {
     return decision.equal     ? Verdict::State::supported
            : decision.found() ? Verdict::State::contradicted
                               : Verdict::State::undecided;
+  }
+  if (measured.expectation->sign == Sign::not_more) {
+    const bool more = decision.found() && decision.difference > kEqualPoints;
+    return decision.high < kEqualPoints ? Verdict::State::supported
+           : more                       ? Verdict::State::contradicted
+                                        : Verdict::State::undecided;
   }
   const bool wanted = (decision.difference > 0) == (measured.expectation->sign == Sign::more);
   if (decision.found()) {
@@ -143,7 +153,7 @@ std::string_view word_of(Verdict::State state) {
 const std::vector<Claim>& claims() {
   static const std::vector<Claim> all = {
       {.study = "data-size",
-       .sentence = "dyt is more accurate than layer norm when there is little to train on, and less when there is much",
+       .sentence = "dyt does better beside layer norm when there is little to train on than when there is much",
        .source = "arXiv 2604.23434",
        .setting =
            "images and ConvNeXt-atto, where the paper has text and GPT-2, and thousands of images in the place of "
@@ -155,7 +165,12 @@ const std::vector<Claim>& claims() {
        .setting = "images and ConvNeXt-atto, where the paper has text and a language model of 1B parameters",
        .expectations =
            {{.norm = "derf", .reference = "rms2d", .sign = Sign::more, .axis = "opt", .at = "adamw", .than = "muon"},
-            {.norm = "dyt", .reference = "rms2d", .sign = Sign::none, .axis = "opt", .at = "adamw", .than = "muon"}}},
+            {.norm = "dyt",
+             .reference = "rms2d",
+             .sign = Sign::not_more,
+             .axis = "opt",
+             .at = "adamw",
+             .than = "muon"}}},
       {.study = "dyt",
        .sentence = "dyt is as accurate as layer norm",
        .source = "arXiv 2503.10622",
@@ -181,30 +196,30 @@ Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
   for (const Expectation& expected : claim.expectations) {
     expectations.push_back(with_values(comparison, expected));
   }
-  std::vector<Measured> all;
-  for (const Expectation& expected : expectations) {
-    if (!expected.axis.empty() && expected.at == expected.than) {
-      continue;  // one value shows no change
-    }
-    for (const Settings& place : places_of(comparison, expected)) {
-      all.push_back(measure(comparison, place, expected));
-    }
-  }
-  if (all.empty()) {
-    return {.state = Verdict::State::undecided,
-            .text = "not decided, since the comparison lacks the norms or the values that the claim is about"};
-  }
-  const auto tests = static_cast<int64_t>(all.size());
   Verdict verdict{.state = Verdict::State::supported, .text = {}};
   std::vector<std::string> sentences;
-  const bool several = std::ranges::any_of(all, [&](const Measured& one) { return one.model != all.front().model; });
+  std::vector<Measured> all;
+  for (const Expectation& expected : expectations) {
+    const bool changes = expected.axis.empty() || expected.at != expected.than;  // one value shows no change
+    const std::vector<Settings> places = changes ? places_of(comparison, expected) : std::vector<Settings>();
+    for (const Settings& place : places) {
+      all.push_back(measure(comparison, place, expected));
+    }
+    if (places.empty()) {
+      verdict.state = Verdict::State::undecided;
+      sentences.push_back(fmt::format("{} beside {}: the comparison lacks {}", expected.norm, expected.reference,
+                                      expected.axis.empty() ? "that norm" : "that norm or its values"));
+    }
+  }
+  const auto tests = static_cast<int64_t>(all.size());
+  const bool several = std::ranges::any_of(all, [&](const Measured& one) { return one.where != all.front().where; });
   bool contradicted = false;
   for (const Measured& one : all) {
     const Decision decision = one.scatter ? decide_by_mean(*one.scatter, tests) : Decision{};
     const Verdict::State state = state_of(one, one.scatter ? decision : Decision{.state = Decision::State::unknown});
     contradicted |= state == Verdict::State::contradicted;
     verdict.state = std::min(verdict.state, state);
-    sentences.push_back((several ? one.model + ", " : "") + sentence_of(one, decision, tests));
+    sentences.push_back((several ? one.where + ", " : "") + sentence_of(one, decision, tests));
   }
   if (contradicted && verdict.state != Verdict::State::waiting) {
     verdict.state = Verdict::State::contradicted;

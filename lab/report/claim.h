@@ -14,14 +14,15 @@ struct Expectation {
   enum class Sign : uint8_t {
     more,
     less,
-    none,  ///< within kEqualPoints
+    none,      ///< within kEqualPoints
+    not_more,  ///< less than kEqualPoints
   };
   std::string norm;
   std::string reference;
   Sign sign = Sign::more;
   std::string axis = {};  ///< of option_axes(); "": the difference itself, with whatever else the comparison has
   /// The value of the axis at which the difference is expected to be more, or less, than at the second one. "": the
-  /// smallest number that the comparison has there, and the largest.
+  /// smallest number that the comparison has there, and the largest. 0 training images are all of them.
   std::string at = {};
   std::string than = {};
 };
@@ -51,10 +52,12 @@ struct Verdict {
   std::string text;  ///< for people: the word, and the differences that it follows from
 };
 
-/// The verdict on a claim. An expectation holds where a difference of its sign is found, or, for Sign::none, where it
-/// is shown to be within kEqualPoints. It is contradicted where the opposite is found; and one of more or less also
-/// where the difference is shown to be within kEqualPoints. The claim is supported if all expectations hold in all
-/// networks, contradicted if one is. All intervals hold together (decision.h).
+/// The verdict on a claim. An expectation of more or less holds where a difference of its sign is found; it is
+/// contradicted where the opposite is found, or where the difference is shown to be within kEqualPoints and none is
+/// found. One of none holds where the difference is shown to be within kEqualPoints, and is contradicted where another
+/// is found. One of not_more holds where the interval ends below kEqualPoints, and is contradicted where a difference
+/// above that is found. The claim is supported if all expectations hold in all networks, and contradicted if one is;
+/// without the runs of one of them it is not supported. All intervals hold together (decision.h).
 Verdict verdict_on(const Claim& claim, const Comparison& comparison);
 
 /// The claim of a comparison's study, its source, the setting and the verdict; "" without a claim.

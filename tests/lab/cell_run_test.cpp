@@ -26,8 +26,6 @@
 
 using namespace norma;
 using namespace norma::lab;
-using test::error_of;
-using test::read_file;
 using test::small_comparison;
 using test::TemporaryFolder;
 

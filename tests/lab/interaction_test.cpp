@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <cstddef>
 #include <string>
 #include <utility>
@@ -96,7 +97,7 @@ TEST_CASE("interaction: images count, and nothing is said before all runs are ma
   for (Cell& cell : comparison.cells) {
     // 1000 images, of which the last ones are wrong.
     const uint64_t more = cell.norm == "group" && cell.batch_size == 32 ? cell.seed : 0;  // the seeds differ
-    const auto right = static_cast<size_t>(1000 * cell.accuracy + 0.5) + more;
+    const auto right = static_cast<size_t>(std::lround(1000 * cell.accuracy)) + more;
     cell.right.assign(1000, false);
     for (size_t i = 0; i < right; ++i) {
       cell.right[i] = true;

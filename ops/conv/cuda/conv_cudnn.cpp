@@ -69,23 +69,27 @@ void copy_on_device(void* to, const void* from, int64_t bytes) {
 /// aligned is copied, and the result copied back.
 class AlignedArguments {
  public:
-  AlignedArguments(const Conv2dCase& conv, std::vector<Argument> arguments) : arguments_(std::move(arguments)) {
+  /// `result`: the number of the argument that the plan writes.
+  AlignedArguments(const Conv2dCase& conv, std::vector<Argument> arguments, int64_t result)
+      : result_(result), arguments_(std::move(arguments)) {
     for (Argument& argument : arguments_) {
       if (cuda::alignment_of({argument.pointer}) < 16) {
         const int64_t bytes = bytes_of(conv, argument.number);
         copies_.push_back({.of = argument,
                            .bytes = bytes,
                            .memory = std::make_unique<cuda::Workspace>(bytes, cuda::current_device())});
-        copy_on_device(copies_.back().memory->data(), argument.pointer, bytes);
+        if (argument.number != result_) {
+          copy_on_device(copies_.back().memory->data(), argument.pointer, bytes);
+        }
         argument.pointer = copies_.back().memory->data();
       }
     }
   }
 
   [[nodiscard]] const std::vector<Argument>& get() const { return arguments_; }
-  void copy_back(int64_t number) const {
+  void copy_back() const {
     for (const Copy& copy : copies_) {
-      if (copy.of.number == number) {
+      if (copy.of.number == result_) {
         copy_on_device(const_cast<void*>(copy.of.pointer), copy.memory->data(), copy.bytes);
       }
     }
@@ -98,6 +102,7 @@ class AlignedArguments {
     std::unique_ptr<cuda::Workspace> memory;
   };
 
+  int64_t result_;
   std::vector<Argument> arguments_;
   std::vector<Copy> copies_;
 };
@@ -142,7 +147,7 @@ cuda::GraphPlan& plan_of(const ConvPlanCase& wanted, const std::vector<Argument>
 void run(const Conv2dCase& conv, Conv2dPass pass, std::vector<Argument> given) {
   static std::mutex mutex;  // a cuDNN handle is one thread's at a time
   const std::lock_guard lock(mutex);
-  const AlignedArguments aligned(conv, std::move(given));
+  const AlignedArguments aligned(conv, std::move(given), result_of(pass));
   const std::vector<Argument>& arguments = aligned.get();
   const ConvPlanCase wanted{.call = {.conv = conv, .pass = pass}, .bias = arguments.size() > 3};
   // A smaller plan that fits memory is kept: to try the larger one each time would empty the allocator's cache.
@@ -151,7 +156,7 @@ void run(const Conv2dCase& conv, Conv2dPass pass, std::vector<Argument> given) {
       plan, [&](int64_t bytes) { return smaller_plan(wanted, bytes); },
       [](int64_t bytes) { return cuda::Workspace(bytes, cuda::current_device()); });
   execute(plan, workspace, arguments);
-  aligned.copy_back(result_of(pass));
+  aligned.copy_back();
 }
 
 bool supports(const Conv2dCase& /* conv */, Conv2dPass /* pass */) {
