@@ -18,7 +18,9 @@ struct Evaluation {
   double loss = 0;      ///< mean cross-entropy, without label smoothing
   /// Share of images whose label has one of the five largest logits; none with fewer than six classes.
   std::optional<double> top5 = {};
-  ImageBits right = {};  ///< of each image, in the order of the test set; `accuracy` is their mean
+  /// Of each image, in the order in which they are read, the same for all runs on the same test images; `accuracy` is
+  /// their mean.
+  ImageBits right = {};
   int64_t images = 0;
   int64_t skipped_images = 0;  ///< Dataset::skipped(); evaluate() leaves it to callers, who have the dataset
   double seconds = 0;

@@ -1,7 +1,10 @@
 #include "ops/conv/cuda/plan_cudnn.h"
 
+#include "core/error.h"
+
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -40,10 +43,13 @@ DType sum_dtype(DType dtype) {
 
 CudnnDescriptor convolution(const Conv2dCase& conv) {
   const std::vector<int64_t> padding = {conv.padding_h, conv.padding_w};
-  // cuDNN refuses strides of 2^31 and more. One as long as the filter has places means the same: one output.
+  // One as long as the filter has places means the same as a longer one, which may be too long for cuDNN: one output.
   const int64_t places_h = conv.h + 2 * conv.padding_h - conv.dilation_h * (conv.kh - 1);
   const int64_t places_w = conv.w + 2 * conv.padding_w - conv.dilation_w * (conv.kw - 1);
   const std::vector<int64_t> strides = {std::min(conv.stride_h, places_h), std::min(conv.stride_w, places_w)};
+  const int64_t largest = std::max({strides[0], strides[1], padding[0], padding[1], conv.dilation_h, conv.dilation_w});
+  check(largest <= INT32_MAX, "conv2d", "expected strides, paddings and dilations of at most {} for cuDNN, got {}",
+        INT32_MAX, largest);
   CudnnDescriptor made(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
   made.set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2})
       .set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, cuda::cudnn_type(sum_dtype(conv.dtype)))
