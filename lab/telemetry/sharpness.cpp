@@ -140,8 +140,8 @@ Estimate iterate(Hessian& hessian, Parts v, double shift, const PowerIteration& 
       }
     }
     length = norm_of(product);
-    if (length == 0) {  // v is in the kernel: of a random vector, only where all is
-      return {.eigenvalue = 0, .change = 0};
+    if (length == 0) {  // v is an eigenvector: of a random vector, only where all are
+      return {.eigenvalue = eigenvalue, .change = 0};
     }
     if (!std::isfinite(length) || found.change <= options.tolerance) {
       break;
@@ -221,6 +221,7 @@ Sharpness sharpness_of(const nn::Module& model, const std::function<Tensor()>& l
     }
     try {
       found = largest_eigenvalue(parameters, loss, options);
+      check(std::isfinite(found.value), "sharpness", "expected a finite loss and Hessian, got {}", found.value);
     } catch (const OutOfMemory& error) {
       found.problem = fmt::format("sharpness: {}", error.what());
     } catch (const std::bad_alloc&) {

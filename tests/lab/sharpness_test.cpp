@@ -203,6 +203,8 @@ TEST_CASE("sharpness: eigenvalues of quadratic losses, whatever their signs") {
   CHECK(stopped.change > 0);
   CHECK(stopped.change < 1);
   CHECK(std::isnan(sharpness({3, 1}, {.most_products = 1}).change));
+  CHECK(sharpness({-2}).value == doctest::Approx(-2));
+  CHECK(sharpness({-2}).problem.empty());
   CHECK(std::isnan(sharpness({NAN, 1}).value));
 
   Tensor x = ones({3}, {.dtype = DType::float64});
@@ -256,7 +258,7 @@ TEST_CASE("sharpness: a signal ends it before the next product") {
   CHECK(std::isnan(found.value));
 }
 
-TEST_CASE("sharpness: an op without a second derivative, and numbers too coarse for one, are a problem in words") {
+TEST_CASE("sharpness: an op without a second derivative, numbers too coarse for one, and infinite ones, are problems in words") {
   nn::Sequential model{std::make_shared<nn::Linear>(3, 2)};
   const Tensor x = ones({2, 3});
   const auto once = [&] {
@@ -268,6 +270,8 @@ TEST_CASE("sharpness: an op without a second derivative, and numbers too coarse 
       found.problem ==
       "square_once: backward: expected a gradient made by ops that are recorded, got one without a second derivative");
   CHECK(std::isnan(found.value));
+  CHECK(sharpness_of(model, [&] { return mul(sum(mul(model(x), model(x))), NAN); }).problem ==
+        "sharpness: expected a finite loss and Hessian, got nan");
   model.to(DType::bfloat16);
   CHECK(sharpness_of(model, [&] { return sum(mul(model(x), model(x))); }).problem ==
         "sharpness: parameters: expected float32 or float64, as with the amp precisions, got bfloat16");
