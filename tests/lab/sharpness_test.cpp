@@ -258,7 +258,9 @@ TEST_CASE("sharpness: a signal ends it before the next product") {
   CHECK(std::isnan(found.value));
 }
 
-TEST_CASE("sharpness: an op without a second derivative, numbers too coarse for one, and infinite ones, are problems in words") {
+TEST_CASE(
+    "sharpness: an op without a second derivative, numbers too coarse for one, and infinite ones, are problems in "
+    "words") {
   nn::Sequential model{std::make_shared<nn::Linear>(3, 2)};
   const Tensor x = ones({2, 3});
   const auto once = [&] {
