@@ -192,6 +192,10 @@ class GroupNorm : public ChannelNorm {
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] int64_t groups() const { return groups_; }
+  /// A group of one channel takes the channel's mean away.
+  [[nodiscard]] Invariance invariance() const override {
+    return groups_ == channels() ? Invariance::scale_and_shift : Invariance::scale;
+  }
 
  private:
   int64_t groups_;

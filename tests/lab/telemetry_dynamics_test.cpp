@@ -209,6 +209,23 @@ TEST_CASE("dynamics: a weight is scale-invariant where its scale leaves the outp
   }
 }
 
+TEST_CASE("dynamics: a bias counts beside the weight unless each channel is a group") {
+  for (const auto& [norm, counts] : {std::pair{"group:4", false}, std::pair{"group:2", true}}) {
+    CAPTURE(norm);
+    nn::Sequential model{std::make_shared<nn::Conv2d>(4, 4, 1, nn::Conv2dOptions{.bias = true}),
+                         nn::make_norm(norm, 4)};
+    const nn::Sgd optimizer({{.parameters = model.named_parameters()}}, {.lr = 1});
+    const auto rate = [&] { return layer(dynamics_of(model, input(), cubes, &optimizer), "0").effective_lr; };
+    const double before = rate();
+    for (const auto& [name, x] : model.named_parameters()) {
+      if (name == "0.bias") {
+        copy_into(mul(x.detach(), 100), x.detach());
+      }
+    }
+    CHECK((rate() < 0.9 * before) == counts);
+  }
+}
+
 TEST_CASE("dynamics: a weight has an effective learning rate only if a norm is all that reads the output") {
   const auto rate_with = [](const std::function<Tensor(nn::Module&, const Tensor&)>& other) {
     Branching model(std::make_shared<nn::BatchNorm2d>(4), other);
