@@ -211,6 +211,7 @@ Sharpness largest_eigenvalue(const Tensors& parameters, const std::function<Tens
 Sharpness sharpness_of(const nn::Module& model, const std::function<Tensor()>& loss, const PowerIteration& options) {
   Sharpness found;
   const Device device = model.device();
+  const auto start = Clock::now();
   {
     const Kept kept(model);
     Tensors parameters;
@@ -229,6 +230,9 @@ Sharpness sharpness_of(const nn::Module& model, const std::function<Tensor()>& l
     } catch (const Error& error) {
       found.problem = error.what();
     }
+  }
+  if (!found.problem.empty()) {  // what was tried took its time, too
+    found.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   }
   // Its peak is not the training's.
   Allocator& memory = allocator(device);
