@@ -33,7 +33,8 @@ constexpr std::array kDefaults{
     Entry{"instance_norm", kKeep}, Entry{"rms_norm", kKeep}, Entry{"rms_norm_2d", kKeep}, Entry{"simple_norm", kKeep},
     Entry{"simple_norm_2d", kKeep}, Entry{"local_response_norm", kKeep}, Entry{"filter_response_norm", kKeep},
     Entry{"global_response_norm", kKeep}, Entry{"evo_norm_b0", kKeep}, Entry{"evo_norm_s0", kKeep},
-    Entry{"dynamic_tanh", kKeep}, Entry{"dynamic_erf", kKeep}, Entry{"standardize_weight", kKeep},
+    Entry{"dynamic_tanh", kKeep}, Entry{"dynamic_erf", kKeep}, Entry{"seed_norm", kKeep},
+    Entry{"standardize_weight", kKeep},
     // Pointwise functions round once.
     Entry{"add", kKeep}, Entry{"sub", kKeep}, Entry{"mul", kKeep}, Entry{"div", kKeep}, Entry{"maximum", kKeep},
     Entry{"where", kKeep}, Entry{"neg", kKeep}, Entry{"exp", kKeep}, Entry{"log", kKeep}, Entry{"sqrt", kKeep},

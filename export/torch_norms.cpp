@@ -32,6 +32,18 @@ constexpr const char* kDynamicErf = R"(class DynamicErf(nn.Module):
         return torch.erf(self.alpha * x + self.shift) * self.weight[:, None, None] + self.bias[:, None, None]
 )";
 
+constexpr const char* kSeedNorm = R"(class SeedNorm(nn.Module):
+    def __init__(self, channels, eps):
+        super().__init__()
+        self.eps = eps
+        self.weight, self.alpha, self.beta = (nn.Parameter(torch.ones(channels)) for _ in range(3))
+
+    def forward(self, x):
+        weight, alpha, beta = (p[:, None, None] for p in (self.weight, self.alpha, self.beta))
+        scale = weight + torch.tanh((x * beta).sum(1, keepdim=True)) * alpha
+        return scale * x * torch.rsqrt(x.square().mean(1, keepdim=True) + self.eps)
+)";
+
 /// ", name=value" unless the value is `otherwise`, PyTorch's.
 std::string argument(const NormChoice& norm, const std::string& name, const std::string& otherwise) {
   const auto found = norm.options.find(name);
@@ -136,6 +148,10 @@ const std::map<std::string, Writer>& writers() {
       {"derf",
        [](const NormChoice& /*norm*/) {
          return PythonNorm{.call = "DynamicErf(channels)", .definition = kDynamicErf};
+       }},
+      {"seednorm",
+       [](const NormChoice& norm) {
+         return PythonNorm{.call = fmt::format("SeedNorm(channels{})", eps(norm)), .definition = kSeedNorm};
        }},
       {"none", [](const NormChoice& /*norm*/) { return PythonNorm{.call = "nn.Identity()"}; }},
   };

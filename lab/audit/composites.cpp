@@ -234,6 +234,28 @@ std::vector<Dual> dynamic_erf_definition(const Arguments& a) {
   return y;
 }
 
+// (weight + tanh(sum of x * beta) * alpha) * x / sqrt(mean(x²) + eps), sums over the channels of a pixel
+std::vector<Dual> seed_norm_definition(const Arguments& a) {
+  const Places places(a.sizes);
+  const std::vector<Dual>& weight = a.parameters[0];
+  const std::vector<Dual>& alpha = a.parameters[1];
+  const std::vector<Dual>& beta = a.parameters[2];
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    const size_t c = places.channel(i);
+    Dual squares;
+    Dual s;
+    for (size_t from = 0; from < places.channels; ++from) {
+      const Dual& x = a.x[i - c * places.pixels + from * places.pixels];
+      squares = squares + x * x;
+      s = s + x * beta[from];
+    }
+    const Dual rms = sqrt(squares / constant(static_cast<long double>(places.channels)) + constant(a.eps));
+    y.push_back((weight[c] + tanh(s) * alpha[c]) * a.x[i] / rms);
+  }
+  return y;
+}
+
 // (weight - mean) / sqrt(var + eps) * gain [* gamma / sqrt(fan-in)] of each output channel
 std::vector<Dual> standardized(const Arguments& a, long double gamma) {
   const auto out = static_cast<size_t>(a.sizes[0]);
@@ -339,6 +361,14 @@ std::vector<Composite> make_composites() {
        .apply = [](const Tensor& x, const Tensors& p, Statistics,
                    double) { return dynamic_erf(x, p[2], p[3], p[0], p[1]); },
        .define = dynamic_erf_definition},
+      {.name = "seednorm",
+       .sizes = kSizes,
+       .one_each = Sizes{7, 1, 2, 1},
+       .has_statistics = false,
+       .parameters = {kWeight, kWeight, {.length = Length::channels, .low = -0.5}},
+       .apply = [](const Tensor& x, const Tensors& p, Statistics,
+                   double eps) { return seed_norm(x, p[0], p[1], p[2], {.eps = eps}); },
+       .define = seed_norm_definition},
       {.name = "std_conv",
        .sizes = kSizes,
        .why_not_one_each = one_is_error,

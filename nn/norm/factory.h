@@ -14,7 +14,7 @@ namespace norma::nn {
 
 // Norms by name, as on the command line:
 //   batch, sync_batch, frozen_batch, ghost_batch, batch_renorm, layer2d, group, instance, rms2d, simple2d,
-//   local_response, evonorm_b0, evonorm_s0, frn, grn, dyt, derf, none
+//   local_response, evonorm_b0, evonorm_s0, frn, grn, dyt, derf, seednorm, none
 //   group      32 groups, or the largest divisor of the channels below that; evonorm_s0 likewise
 //   group:32   32 groups; an Error where they do not divide the channels
 //   group/8    8 channels per group

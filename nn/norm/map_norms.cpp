@@ -171,4 +171,24 @@ std::optional<Bend> DynamicErf::bend() const {
   return Bend{.scale = first_of(alpha_), .shift = first_of(shift_), .limit = std::sqrt(std::log(10.0))};
 }
 
+SeedNorm::SeedNorm(int64_t channels, const SeedNormLayerOptions& options)
+    : MapNorm("SeedNorm", channels), options_(options) {
+  check_eps("SeedNorm", options.eps);
+  weight_ = register_parameter("weight", ones({channels}));
+  alpha_ = register_parameter("alpha", ones({channels}));
+  beta_ = register_parameter("beta", zeros({channels}));
+}
+
+Tensor SeedNorm::apply(const Tensor& x, Activation activation) {
+  if (options_.axis == 1) {
+    check_norm_input("seed_norm", x, channels(), 2, kMaxRank);
+  }
+  return seed_norm(x, weight_, alpha_, beta_, {.eps = options_.eps, .axis = options_.axis, .activation = activation});
+}
+
+std::string SeedNorm::name() const {
+  return fmt::format("SeedNorm({}, eps={}{})", channels(), options_.eps,
+                     options_.axis == 1 ? "" : fmt::format(", axis={}", options_.axis));
+}
+
 }  // namespace norma::nn

@@ -160,4 +160,24 @@ class DynamicErf : public MapNorm {
   Tensor bias_;
 };
 
+struct SeedNormLayerOptions {
+  double eps = SeedNormOptions{}.eps;
+  int64_t axis = 1;  ///< of the channels in the input; -1 for (N, L, channels)
+};
+/// See seed_norm(). Parameters weight (1), alpha (1) and beta (0) of (channels).
+class SeedNorm : public MapNorm {
+ public:
+  explicit SeedNorm(int64_t channels, const SeedNormLayerOptions& options = {});
+  [[nodiscard]] std::string name() const override;
+
+ protected:
+  Tensor apply(const Tensor& x, Activation activation) override;
+
+ private:
+  SeedNormLayerOptions options_;
+  Tensor weight_;
+  Tensor alpha_;
+  Tensor beta_;
+};
+
 }  // namespace norma::nn

@@ -25,6 +25,20 @@ Tensor dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& weight =
 Tensor dynamic_erf(const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight = {},
                    const Tensor& bias = {}, const BoundedNormOptions& options = {});
 
+struct SeedNormOptions {
+  double eps = 1e-6;                             ///< rms2d's
+  int64_t axis = 1;                              ///< of the channels; the paper has the last one
+  Activation activation = Activation::identity;  ///< applied to y
+};
+/// Self-rescaled dynamic normalization (SeeDNorm; Cai, Zhu, Liu and Min, arXiv 2510.22777, 2025): RMS norm over the
+/// channels, whose scale depends on the input,
+/// y = (weight + tanh(s) * alpha) * x / sqrt(mean(x²) + eps), s = sum of x * beta over the channels,
+/// so that s and the mean are one number for each pixel (or row, for an axis of -1). weight (the paper's gamma), alpha
+/// and beta: (x.size(axis)); the layer starts at 1, 1 and 0, where it is an RMS norm. It is composed of other ops,
+/// and backward keeps a tensor beside x, both in float32 for x of 16 bits.
+Tensor seed_norm(const Tensor& x, const Tensor& weight, const Tensor& alpha, const Tensor& beta,
+                 const SeedNormOptions& options = {});
+
 // EvoNorm (Liu, Brock, Simonyan and Le, "Evolving normalization-activation layers", 2020), as in timm: norm and
 // nonlinearity in one, so that no activation needs to follow. x: (N, C, …)
 // of rank 3 to 5; v, weight and bias: (C), of which v must be given.

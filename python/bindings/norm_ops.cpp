@@ -116,6 +116,13 @@ void add_map_norms(nb::module_& m) {
       nb::arg("x"), nb::arg("alpha"), nb::arg("shift"), NORMA_AFFINE, nb::arg("axis") = 1, Released(),
       doc("dynamic_erf"));
   m.def(
+      "seed_norm",
+      [](const Tensor& x, const Tensor& weight, const Tensor& alpha, const Tensor& beta, int64_t axis, double eps) {
+        return seed_norm(x, weight, alpha, beta, {.eps = eps, .axis = axis});
+      },
+      nb::arg("x"), nb::arg("weight"), nb::arg("alpha"), nb::arg("beta"), nb::arg("axis") = 1, nb::kw_only(),
+      nb::arg("eps") = SeedNormOptions{}.eps, Released(), doc("seed_norm"));
+  m.def(
       "filter_response_norm",
       [](const Tensor& x, const Optional& weight, const Optional& bias, const Optional& tau, double eps) {
         return filter_response_norm(x, tensor_or_none(weight), tensor_or_none(bias), tensor_or_none(tau), {.eps = eps});

@@ -31,7 +31,7 @@ SMALL = ["resnet18", "resnet34", "resnet50", "convnext_atto", "convnext_femto", 
 LARGE = ["resnet101", "resnet152", "convnext_small", "convnext_base", "convnext_large", "convnext_xlarge",
          "convnextv2_small", "convnextv2_base", "convnextv2_large", "convnextv2_huge"]
 NORMS = ["batch", "sync_batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d", "group", "instance", "rms2d",
-         "simple2d", "local_response", "evonorm_b0", "evonorm_s0", "frn", "grn", "dyt", "derf", "none"]
+         "simple2d", "local_response", "evonorm_b0", "evonorm_s0", "frn", "grn", "dyt", "derf", "seednorm", "none"]
 NORMS_OF_LARGE = ["batch", "layer2d", "group"]
 FOLDED = ["batch", "sync_batch", "frozen_batch", "ghost_batch", "batch_renorm"]
 IMAGES = [1, 3, 8]

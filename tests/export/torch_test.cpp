@@ -133,6 +133,7 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   CHECK(says(resnet("rms2d"), "from timm.layers import RmsNorm2d\n"));
   CHECK(says(resnet("dyt"), "class DynamicTanh(nn.Module):\n"));
   CHECK(says(resnet("derf"), "class DynamicErf(nn.Module):\n"));
+  CHECK(says(resnet("seednorm"), "SeedNorm(channels, eps=1e-06)"));
   CHECK(says(resnet("batch_renorm"), "In training, batch_renorm is another norm than PyTorch's batch norm."));
   CHECK(says({.model = "resnet18", .options = {.small_stem = true}}, "    model.maxpool = nn.Identity()\n"));
   CHECK(says(convnext(""), "timm.create_model(\"convnext_atto\", num_classes=5)\n"));

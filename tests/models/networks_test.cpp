@@ -108,7 +108,7 @@ ModelOptions small(const std::string& name, const std::string& norm) {
 TEST_CASE("networks: no module changes the memory format, forwards or backwards") {
   for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
     for (const std::string norm : {"batch", "layer2d", "group", "instance", "none", "local_response", "evonorm_b0",
-                                   "evonorm_s0", "frn", "grn", "dyt", "derf"}) {
+                                   "evonorm_s0", "frn", "grn", "dyt", "derf", "seednorm"}) {
       for (const std::string name : {"resnet18", "resnet50", "convnext_atto", "convnext_tiny", "convnextv2_atto"}) {
         const bool own = norm == (name.starts_with("resnet") ? "batch" : "layer2d");
         if (!own && name != "resnet18" && name != "convnext_atto") {

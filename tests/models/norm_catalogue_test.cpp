@@ -42,6 +42,7 @@ const std::vector<Entry> kCatalogue = {
     {"grn", kOthers + 2 * kChannels, 161},
     {"dyt", kOthers + 2 * kChannels + 53, 55 + 3 * 53, 1e-4},       // one alpha each
     {"derf", kOthers + 2 * kChannels + 2 * 53, 55 + 4 * 53, 1e-4},  // alpha and shift
+    {"seednorm", kOthers + 3 * kChannels, 55 + 3 * 53},             // alpha and beta
     {"none", kOthers, 55}};
 
 // Options that leave out tensors; instance norms have two statistics and a counter more.

@@ -59,6 +59,9 @@ TEST_CASE("response norm layers: one line for people") {
   CHECK(start(DynamicErf(12, {.alpha = 0.25, .shift = 0.125})) ==
         "alpha [1] 0.25, shift [1] 0.125, weight [12] 1, bias [12] 0");
   CHECK(DynamicErf(12, {.axis = -1}).name() == "DynamicErf(12, alpha=0.5, shift=0, axis=-1)");
+  CHECK(start(SeedNorm(12)) == "weight [12] 1, alpha [12] 1, beta [12] 0");
+  CHECK(SeedNorm(12).name() == "SeedNorm(12, eps=1e-06)");
+  CHECK(SeedNorm(12, {.eps = 0.1, .axis = -1}).name() == "SeedNorm(12, eps=0.1, axis=-1)");
   CHECK(DynamicTanh(12).name() == "DynamicTanh(12, alpha=0.5)");
   CHECK(DynamicTanh(12, {.axis = -1}).name() == "DynamicTanh(12, alpha=0.5, axis=-1)");
 }
@@ -98,6 +101,10 @@ TEST_CASE("response norm layers: hand parameters and options to their functions"
   DynamicErf derf(4, {.axis = -1});
   const Tensors of_derf = randomize(derf);
   CHECK(max_difference(derf(x), dynamic_erf(x, of_derf[0], of_derf[1], of_derf[2], of_derf[3], {.axis = -1})) == 0);
+  SeedNorm seed(4, {.eps = 0.1, .axis = -1});
+  CHECK(max_difference(seed(to(x, DType::float32)), rms_norm(to(x, DType::float32), {4}, {}, {.eps = 0.1})) <= 1e-6);
+  const Tensors of_seed = randomize(seed);
+  CHECK(max_difference(seed(x), seed_norm(x, of_seed[0], of_seed[1], of_seed[2], {.eps = 0.1, .axis = -1})) == 0);
 }
 
 TEST_CASE("response norm layers: residual and activation come after the norm, in 16 bits rounded once") {
@@ -142,6 +149,9 @@ TEST_CASE("response norm layers: error texts") {
   CHECK(error_of([&] { nn::GlobalResponseNorm(4)(x); }) ==
         "global_response_norm: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
   CHECK(error_of([&] { nn::DynamicErf(4)(x); }) == "dynamic_erf: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
+  CHECK(error_of([&] { nn::SeedNorm(4)(x); }) == "seed_norm: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
+  CHECK(error_of([] { nn::SeedNorm(0); }) == "SeedNorm: channels: expected a positive number, got 0");
+  CHECK(error_of([] { nn::SeedNorm(4, {.eps = -1}); }) == "SeedNorm: eps: expected a value >= 0, got -1");
   CHECK(error_of([&] { nn::DynamicTanh(4)(x); }) == "dynamic_tanh: x: expected 4 channels, got 3 (sizes [2, 3, 4, 5])");
   CHECK(error_of([&] {
           nn::EvoNorm2dB0(3)(ones({2, 3, 4}));

@@ -35,14 +35,15 @@ TEST_CASE("norm factory: names and their defaults") {
   CHECK(built("grn", 12) == "GlobalResponseNorm(12, eps=1e-06)");
   CHECK(built("dyt", 12) == "DynamicTanh(12, alpha=0.5)");
   CHECK(built("derf", 12) == "DynamicErf(12, alpha=0.5, shift=0)");
+  CHECK(built("seednorm", 12) == "SeedNorm(12, eps=1e-06)");
   CHECK(built("instance", 12) == "InstanceNorm2d(12, eps=1e-05)");
   CHECK(built("none", 12) == "NoNorm");
   CHECK(make_norm("none", 12)->state_dict().empty());
   const std::vector<std::string> names = norm_names();
-  CHECK(std::vector<std::string>(names.begin(), names.begin() + 18) ==
+  CHECK(std::vector<std::string>(names.begin(), names.begin() + 19) ==
         std::vector<std::string>{"batch", "sync_batch", "frozen_batch", "ghost_batch", "batch_renorm", "layer2d",
                                  "group", "instance", "rms2d", "simple2d", "local_response", "evonorm_b0", "evonorm_s0",
-                                 "frn", "grn", "dyt", "derf", "none"});
+                                 "frn", "grn", "dyt", "derf", "seednorm", "none"});
 }
 
 TEST_CASE("norm factory: number of groups") {
@@ -216,6 +217,11 @@ TEST_CASE("norm factory: every norm keeps sizes, dtype and memory format, and gi
   for (const std::string& name : test::built_in_norm_names()) {
     CAPTURE(name);
     const auto norm = make_norm(name, 8);
+    for (const auto& [parameter_name, parameter] : norm->named_parameters()) {
+      if (name == "seednorm" && parameter_name == "beta") {
+        copy_into(full(parameter.sizes(), 0.1), parameter);  // alpha has no gradient while it is 0
+      }
+    }
     for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
       Tensor x = copy_of(test::random_tensor({4, 8, 3, 5}, 1, DType::float32), format);
       x.set_requires_grad();

@@ -63,6 +63,7 @@ std::map<std::string, Tensor> results_of_all_ops(const Tensor& x) {
   y["evo_norm_s0"] = evo_norm_s0(x, 2, ones4, ones4, zeros4);
   y["dynamic_tanh"] = dynamic_tanh(x, ones({1}), ones4, zeros4, {.axis = 1});
   y["dynamic_erf"] = dynamic_erf(x, ones({1}), ones({1}), ones4, zeros4, {.axis = 1});
+  y["seed_norm"] = seed_norm(x, ones4, ones4, zeros4);
   y["standardize_weight"] = standardize_weight(x);
   y["add"] = add(x, x);
   y["sub"] = sub(x, x);

@@ -49,6 +49,7 @@ std::vector<Function> functions() {
       {"local_response_norm", [](const Arguments& in) { return local_response_norm(in.x, 5, {.alpha = 0.5}); }},
       {"dynamic_tanh", [](const Arguments& in) { return dynamic_tanh(in.x, in.alpha, in.a, in.b); }},
       {"dynamic_erf", [](const Arguments& in) { return dynamic_erf(in.x, in.alpha, in.alpha, in.a, in.b); }},
+      {"seed_norm", [](const Arguments& in) { return seed_norm(in.x, in.a, in.b, in.a); }},
       {"standardize_weight", [](const Arguments& in) { return standardize_weight(in.x, in.gain, {.gamma = 1.5}); }},
       {"normalize_backward",
        [](const Arguments& in) {

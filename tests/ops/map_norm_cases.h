@@ -3,6 +3,7 @@
 #include "composed_definitions.h"
 #include "core/factory.h"
 #include "ops/map_norm/norms.h"
+#include "seed_norm_definition.h"
 
 #include <functional>
 #include <string>
@@ -18,7 +19,7 @@ struct MapNormOptions {
 /// A norm of ops/map_norm/, for inputs on any device, and its formula.
 struct MapNormCase {
   std::string name;
-  /// The names of the inputs behind x. Each has a number for each channel, alpha has one.
+  /// The names of the inputs behind x. Each has a number for each channel; alpha and shift have one.
   std::vector<std::string> parameters;
   std::function<Tensor(const Tensors& inputs, const MapNormOptions& options)> run;
   /// "y", "dx" and "d" + the name of a parameter.
@@ -109,6 +110,14 @@ inline std::vector<MapNormCase> map_norm_cases() {
        },
        [=](const Tensors& in, const Tensor& dy, double) {
          return derf_definition(ComposedInputs(in[0], dy, in[3], in[4]), values(in[1])[0], values(in[2])[0]);
+       }},
+      {"seed_norm",
+       {"weight", "alphas", "beta"},
+       [](const Tensors& in, const MapNormOptions& options) {
+         return seed_norm(in[0], in[1], in[2], in[3], {.eps = options.eps, .activation = options.activation});
+       },
+       [=](const Tensors& in, const Tensor& dy, double eps) {
+         return seed_norm_definition(ComposedInputs(in[0], dy, in[1], {}), values(in[2]), values(in[3]), eps);
        }},
       local_response_norm_case("local_response_norm", 5, {.alpha = 0.5, .k = 0.5}),
       local_response_norm_case("local_response_norm with another power", 4, {.alpha = 0.5, .beta = 0.6}),

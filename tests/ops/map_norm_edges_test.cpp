@@ -2,6 +2,7 @@
 #include "float_distance.h"
 #include "map_norm_cases.h"
 #include "norm_properties.h"
+#include "ops/norm/norm.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
 
@@ -406,4 +407,46 @@ TEST_CASE("dynamic_erf: error texts") {
   CHECK(error_of([&] { dynamic_erf(x, one, ones({1}, {.dtype = DType::float64})); }) ==
         "dynamic_erf: shift: expected dtype float32, got float64");
   CHECK(error_of([&] { dynamic_erf(x, one, one, ones({4})); }) == "dynamic_erf: weight: expected sizes [3], got [4]");
+}
+
+TEST_CASE("seed_norm: values by the definition along any axis, and at its start an rms norm") {
+  for (const Sizes& sizes : {Sizes{2, 3, 4, 5}, Sizes{2, 33, 3, 1}, Sizes{7, 31}, Sizes{5}}) {
+    for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+      const Tensor weight = random_tensor({sizes[axis]}, 2);
+      const Tensor alpha = random_tensor({sizes[axis]}, 3);
+      const Tensor beta = random_tensor({sizes[axis]}, 4);
+      for (const Layout layout : kLayouts) {
+        CAPTURE(to_string(sizes));
+        CAPTURE(axis);
+        CAPTURE(to_string(layout));
+        const Tensor x = in_layout(random_tensor(sizes, 1), layout);
+        Sizes rows{1, sizes[axis], 1};  // (before the axis, the axis, behind it)
+        for (int64_t i = 0; i < sizes.size(); ++i) {
+          rows[i < axis ? 0 : 2] *= i == axis ? 1 : sizes[i];
+        }
+        const Tensor flat = reshape(contiguous(x), rows);
+        const NormValues expected = seed_norm_definition(ComposedInputs(flat, zeros_like(flat), weight, {}),
+                                                         alpha.to_vector<double>(), beta.to_vector<double>(), 0.1);
+        const Tensor y = seed_norm(x, weight, alpha, beta, {.eps = 0.1, .axis = axis});
+        CHECK(distance_to(y, expected.at("y")) <= 1e-14);
+      }
+    }
+  }
+  const Tensor x = random_tensor({2, 6, 3, 5}, 1);
+  const Tensor weight = random_tensor({6}, 2);
+  const Tensor beta = zeros({6}, {.dtype = DType::float64});
+  CHECK(max_difference(seed_norm(x, weight, weight, beta, {.eps = 0.1}), rms_norm_2d(x, weight, {.eps = 0.1})) == 0);
+}
+
+TEST_CASE("seed_norm: error texts") {
+  const Tensor x = ones({2, 3, 4, 5});
+  const Tensor c = ones({3});
+  CHECK(error_of([&] { seed_norm({}, c, c, c); }) == "seed_norm: input: expected a tensor, got none");
+  CHECK(error_of([&] { seed_norm(x, {}, c, c); }) == "seed_norm: weight: expected a tensor, got none");
+  CHECK(error_of([&] { seed_norm(x, c, {}, c); }) == "seed_norm: alpha: expected a tensor, got none");
+  CHECK(error_of([&] { seed_norm(x, c, c, ones({4})); }) == "seed_norm: beta: expected sizes [3], got [4]");
+  CHECK(error_of([&] { seed_norm(x, c, c, ones({3}, {.dtype = DType::float64})); }) ==
+        "seed_norm: beta: expected dtype float32, got float64");
+  CHECK(error_of([&] { seed_norm(x, c, c, c, {.axis = 4}); }) == "seed_norm: axis: expected a value in [-4, 4), got 4");
+  CHECK(error_of([&] { seed_norm(x, c, c, c, {.eps = -1}); }) == "seed_norm: eps: expected a value >= 0, got -1");
 }

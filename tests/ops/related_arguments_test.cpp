@@ -51,6 +51,7 @@ std::vector<std::pair<std::string, Norm>> norms() {
        [](const Tensor& x, const Tensor& a, const Tensor& b) { return dynamic_tanh(x, mean(x, {}, {}), a, b); }},
       {"dynamic_erf", [](const Tensor& x, const Tensor& a,
                          const Tensor& b) { return dynamic_erf(x, mean(x, {}, {}), mean(a, {}, {}), a, b); }},
+      {"seed_norm", [](const Tensor& x, const Tensor& a, const Tensor& b) { return seed_norm(x, a, b, a); }},
   };
 }
 

@@ -267,6 +267,7 @@ std::map<std::string, Op> other_ops() {
       {"local_response_norm", [](const Step& s) { return local_response_norm(s[0], s.integer("size")); }},
       {"dynamic_tanh", [](const Step& s) { return dynamic_tanh(s[0], s[1], s[2], s[3]); }},
       {"dynamic_erf", [](const Step& s) { return dynamic_erf(s[0], s[1], s[2], s[3], s[4]); }},
+      {"seed_norm", [](const Step& s) { return seed_norm(s[0], s[1], s[2], s[3]); }},
       {"global_response_norm", [](const Step& s) { return global_response_norm(s[0], s[1], s[2]); }},
   };
 }

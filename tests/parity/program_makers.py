@@ -305,7 +305,7 @@ class Maker:
             return False
         x, rng = self.variables[i], self.rng
         op = rng.choice(["batch_norm", "layer_norm", "group_norm", "instance_norm", "rms_norm", "local_response_norm",
-                         "dynamic_tanh", "dynamic_erf", "global_response_norm"])
+                         "dynamic_tanh", "dynamic_erf", "seed_norm", "global_response_norm"])
         c = x.shape[1]
         if op in ("layer_norm", "rms_norm"):
             sizes = list(x.shape[rng.randrange(1, x.dim()):])
@@ -317,7 +317,7 @@ class Maker:
         if op == "local_response_norm":
             return x.dim() >= 3 and self.add(op, i, size=rng.choice([2, 3]))
         weight, bias = self.parameter(c, x), self.parameter(c, x)
-        if op in ("dynamic_tanh", "dynamic_erf", "global_response_norm"):
+        if op in ("dynamic_tanh", "dynamic_erf", "seed_norm", "global_response_norm"):
             if weight is None:
                 if not self.add("mean", i, axes=[a for a in range(x.dim()) if a != 1], keepdim=False):
                     return False
@@ -326,6 +326,8 @@ class Maker:
                 if not 3 <= x.dim() <= 5 or x.flatten(2).abs().amax(2).min() == 0:
                     return False
                 return self.add(op, i, weight, bias)
+            if op == "seed_norm":
+                return self.add(op, i, weight, bias, weight)
             alpha = self.pick(lambda y: y.shape in ((1,), ()) and y.dtype == x.dtype)
             if alpha is None:
                 if not self.add("mean", i, axes=list(range(x.dim())), keepdim=False):

@@ -64,6 +64,12 @@ def dynamic_erf(x, alpha, shift, weight, bias):
     return torch.erf(alpha * x + shift) * weight.view(along) + bias.view(along)
 
 
+def seed_norm(x, weight, alpha, beta):
+    weight, alpha, beta = (p.view([1, -1] + [1] * (x.dim() - 2)) for p in (weight, alpha, beta))
+    scale = weight + torch.tanh((x * beta).sum(1, keepdim=True)) * alpha
+    return scale * x * torch.rsqrt(x.square().mean(1, keepdim=True) + 1e-6)
+
+
 def global_response_norm(x, weight, bias):
     along = [1, -1] + [1] * (x.dim() - 2)
     g = torch.linalg.vector_norm(x, dim=list(range(2, x.dim())), keepdim=True)  # no gradient for a map of zeros
@@ -153,6 +159,7 @@ OPS = {
     "local_response_norm": lambda a, s: F.local_response_norm(a[0], s["size"]),
     "dynamic_tanh": lambda a, s: dynamic_tanh(*a),
     "dynamic_erf": lambda a, s: dynamic_erf(*a),
+    "seed_norm": lambda a, s: seed_norm(*a),
     "global_response_norm": lambda a, s: global_response_norm(*a),
 }
 
