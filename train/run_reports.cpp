@@ -2,6 +2,7 @@
 
 #include "train/dataset_notes.h"
 #include "train/interrupt.h"
+#include "train/run_evaluation.h"
 #include "train/trainer.h"
 
 #include <fmt/format.h>
@@ -117,8 +118,10 @@ void RunReports::report(TrainResult& result, double images_per_second) {
 }
 
 bool RunReports::evaluate_into(TrainResult& result) {
-  const Evaluation test = evaluate_network(*run_.model);
-  const Evaluation ema_test = test.complete ? evaluate_averages() : Evaluation();
+  const Evaluation test = evaluate_on_test_images(run_, *run_.model, options_.workers);
+  const Evaluation ema_test = test.complete && run_.ema
+                                  ? evaluate_on_test_images(run_, *averaged_network(run_), options_.workers)
+                                  : Evaluation();
   if (!test.complete || (run_.ema && !ema_test.complete)) {
     return false;
   }
@@ -131,30 +134,11 @@ bool RunReports::evaluate_into(TrainResult& result) {
 }
 
 void RunReports::print_start() {
-  const Evaluation test = evaluate_network(*run_.model);
+  const Evaluation test = evaluate_on_test_images(run_, *run_.model, options_.workers);
   if (test.complete) {
     print(options_.labelled(
         fmt::format("before training: test accuracy {:.2f} %, test loss {:.4f}", 100 * test.accuracy, test.loss)));
   }
-}
-
-Evaluation RunReports::evaluate_network(nn::Module& model) const {
-  const DataParallel& processes = run_.processes;
-  data::Loader batches =
-      make_test_loader(run_.recipe, run_.test_set, options_.workers, model.device(), processes.part());
-  return evaluate(model, batches, run_.precision, {.group = processes.alone() ? nullptr : &processes.group()});
-}
-
-Evaluation RunReports::evaluate_averages() {
-  if (!run_.ema) {
-    return {};
-  }
-  if (!ema_model_) {
-    ema_model_ = make_model(run_.recipe, run_.train_set->info().num_classes());
-  }
-  // All steps so far may have been left out.
-  ema_model_->load_state_dict(run_.optimizer->steps() > 0 ? run_.ema->averages() : run_.wide_state());
-  return evaluate_network(*ema_model_);
 }
 
 void RunReports::print_notes() {

@@ -11,6 +11,7 @@
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
+#include "train/run_evaluation.h"
 #include "train/run_folder.h"
 #include "train/run_output.h"
 #include "train/run_reports.h"
@@ -266,6 +267,10 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkp
 
 std::filesystem::path Trainer::checkpoint_file() const {
   return options_.output.empty() ? std::filesystem::path() : options_.output / kLastName;
+}
+
+Evaluation Trainer::evaluate_fit(int64_t images) {
+  return evaluate_on_training_images(state_, *state_.model, images, options_.workers);
 }
 
 TrainResult Trainer::run() {

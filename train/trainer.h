@@ -92,6 +92,9 @@ class Trainer {
   /// (Recipe::skip_nonfinite leaves such steps out). The last checkpoint stays. Throws OutOfMemory with the parts of
   /// the memory and the largest batch that fits.
   TrainResult run();
+  /// Evaluates the network on a fixed part of the training images (evaluate_on_training_images()), outside the time of
+  /// run().
+  Evaluation evaluate_fit(int64_t images);
   /// Makes a few steps on the run's own images, and writes nothing. Call nothing else afterwards, since the network has
   /// changed. Throws OutOfMemory as run() does.
   DryRun dry_run();

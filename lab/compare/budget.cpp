@@ -3,6 +3,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "lab/bench/step.h"
+#include "lab/compare/cell_run.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "lab/report/decide_rows.h"
@@ -59,7 +60,9 @@ RunCost measure_run(const train::Recipe& recipe) {
     cost.start = std::max(0.0, first - cost.step);
   }
   bench::Step pass({.recipe = recipe, .num_classes = classes, .mode = bench::Mode::infer});
-  cost.evaluation = step_seconds(pass) * static_cast<double>(test_images) / static_cast<double>(recipe.batch_size);
+  const double image = step_seconds(pass) / static_cast<double>(recipe.batch_size);
+  cost.evaluation = image * static_cast<double>(test_images);
+  cost.fit = image * static_cast<double>(std::min({test_images, kMostFitImages, cost.epoch}));
   return cost;
 }
 
@@ -86,7 +89,7 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
 double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
   const int64_t steps = images / cell.batch_size;
-  return cost.start + evaluations * cost.evaluation + static_cast<double>(steps) * cost.step;
+  return cost.start + evaluations * cost.evaluation + cost.fit + static_cast<double>(steps) * cost.step;
 }
 
 /// Seconds that all runs take with this many images each, with their trials of learning rates.

@@ -13,6 +13,7 @@ struct RunCost {
   double step = 0;        ///< a training step
   double start = 0;       ///< making the network, and the extra time of its first step
   double evaluation = 0;  ///< of all test images: at the end of each epoch, and of the run
+  double fit = 0;         ///< evaluation of training images at the end of the run (Cell::fit)
   int64_t epoch = 0;      ///< training images of an epoch
 };
 

@@ -177,12 +177,19 @@ class CellRun {
 
   train::TrainResult run() {
     train::TrainResult result = trainer_->run();
+    if (result.finished) {
+      fit_ = trainer_->evaluate_fit(std::min(result.test.images, kMostFitImages));
+      result.finished = fit_.complete;  // else it is made when the run goes on
+    }
     if (!result.finished) {
       save();
     }
     progress_->complete(result);
     return result;
   }
+
+  /// Of a finished run.
+  [[nodiscard]] Fit fit() const { return {.images = fit_.images, .accuracy = fit_.accuracy, .loss = fit_.loss}; }
 
   /// The record so far; none if the first step has not ended.
   [[nodiscard]] std::optional<Telemetry> record() const {
@@ -279,6 +286,7 @@ class CellRun {
   std::shared_ptr<TelemetryRecorder> recorder_;
   std::shared_ptr<Progress> progress_;
   std::optional<train::Trainer> trainer_;
+  train::Evaluation fit_;
   Clock::time_point saved_ = Clock::now();
   double interval_ = options_.checkpoint_seconds;
   bool warned_ = false;
@@ -326,6 +334,7 @@ void run_cell(size_t index, Comparison& comparison, const ComparisonOptions& opt
   cell.accuracy = result.test.accuracy;
   cell.loss = result.test.loss;
   cell.right = std::move(result.test.right);
+  cell.fit = run.fit();
   cell.images_per_second = result.images_per_second;
   cell.seconds = result.seconds;
   cell.peak_bytes = result.peak_bytes;

@@ -13,6 +13,10 @@ std::filesystem::path cell_checkpoint(const std::filesystem::path& folder, size_
 /// Removes it, and what kills have left of it half-written. Call it when the report has the cell's result.
 void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell);
 
+/// The number of training images that a cell's network is evaluated on at the end (Cell::fit): as many as there are
+/// test images, at most this.
+inline constexpr int64_t kMostFitImages = 2000;
+
 /// Trains a cell, from its checkpoint if there is one that fits its recipe and these versions, and fills in its result.
 /// Writes a checkpoint every ComparisonOptions::checkpoint_seconds and when interrupted() (interrupt.h). Throws Error
 /// as Trainer::run() does; the cell then has its record up to the failure.

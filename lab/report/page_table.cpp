@@ -10,8 +10,9 @@ namespace norma::lab {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kHeads = {"accuracy", "test loss", "img/s",     "tax",
-                                                    "tensors",  "process",   "parameters"};
+constexpr std::array<std::string_view, 8> kHeads = {"accuracy", "train loss", "test loss", "img/s",
+                                                    "tax",      "tensors",    "process",   "parameters"};
+constexpr size_t kTax = 4;
 
 std::string cell(size_t column, std::string_view text, std::string_view aside = "") {
   return fmt::format("<td role=\"cell\" data-head=\"{}\">{}{}</td>", kHeads[column], escape_html(text),
@@ -20,20 +21,20 @@ std::string cell(size_t column, std::string_view text, std::string_view aside = 
 
 std::string tax_cell(const std::optional<Decision>& tax) {
   if (!tax) {
-    return cell(3, "–");
+    return cell(kTax, "–");
   }
   const std::string rounds = fmt::format("{} round{}", tax->pairs, tax->pairs == 1 ? "" : "s");
   const std::string median = format_percent(tax->difference) + " %";
   const std::string interval = fmt::format("{} to {}", format_percent(tax->low), format_percent(tax->high));
   switch (tax->state) {
     case Decision::State::waiting:
-      return cell(3, "not known yet", fmt::format("{} of {} rounds", tax->pairs, tax->planned));
-    case Decision::State::unknown: return cell(3, "not known", "after " + rounds);
+      return cell(kTax, "not known yet", fmt::format("{} of {} rounds", tax->pairs, tax->planned));
+    case Decision::State::unknown: return cell(kTax, "not known", "after " + rounds);
     case Decision::State::none_found:
-      return cell(3, "none found", fmt::format("{} ({}), {}", median, interval, rounds));
+      return cell(kTax, "none found", fmt::format("{} ({}), {}", median, interval, rounds));
     case Decision::State::found: break;
   }
-  return cell(3, median, fmt::format("{}, {}", interval, rounds));
+  return cell(kTax, median, fmt::format("{}, {}", interval, rounds));
 }
 
 void put_row(std::string& html, const PageRow& page_row) {
@@ -47,12 +48,13 @@ void put_row(std::string& html, const PageRow& page_row) {
   }
   html += cell(0, format_spread(row.accuracy, 2, 100) + " %",
                row.accuracy_difference ? "to reference " + format_difference(row.accuracy_difference) : "");
-  html += cell(1, format_spread(row.loss, 4));
-  html += cell(2, format_spread(row.images_per_second, 1));
+  html += cell(1, row.fit_loss ? format_spread(*row.fit_loss, 4) : "–");
+  html += cell(2, format_spread(row.loss, 4));
+  html += cell(3, format_spread(row.images_per_second, 1));
   html += tax_cell(row.tax);
-  html += cell(4, format_bytes(row.peak_bytes));
-  html += cell(5, row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–");
-  html += cell(6, format_count(row.parameters)) + "</tr>\n";
+  html += cell(5, format_bytes(row.peak_bytes));
+  html += cell(6, row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–");
+  html += cell(7, format_count(row.parameters)) + "</tr>\n";
   if (!row.problem.empty()) {
     html += fmt::format(
         "<tr role=\"row\"><td role=\"cell\" class=\"problem\" colspan=\"{}\">{}: {} of {} seeds; {}</td></tr>\n",
@@ -89,6 +91,7 @@ std::string results_section(const Page& page) {
 std::string meaning_section() {
   return section_head("meaning", "What the columns mean") + R"html(<dl class="meaning">
 <dt>accuracy</dt><dd>Share of the test images, none of which was trained on, whose most probable class is the right one.</dd>
+<dt>train loss</dt><dd>Mean cross-entropy, after training and in evaluation mode, on some images that were trained on, without augmentation: how well the network fits them. The test loss less this is what it loses on new images.</dd>
 <dt>test loss</dt><dd>Mean cross-entropy on the test images: it also counts how sure the network was.</dd>
 <dt>img/s</dt><dd>Training images per second: the batch size over the median time of the training steps that the tax is from. Where there are none, or not all yet, over that of the run's steps, loading included.</dd>
 <dt>tax</dt><dd>Share of its throughput that the network loses when its batch norm is replaced by this norm; negative is faster. Training steps of all norms take turns for it, spread over the whole comparison, so that all meet the same moments of the machine: images per second of different runs do not.</dd>

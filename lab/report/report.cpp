@@ -56,12 +56,16 @@ Row row_of(const std::vector<const Cell*>& cells) {
   row.seeds = static_cast<int64_t>(cells.size());
   std::vector<double> accuracy;
   std::vector<double> loss;
+  std::vector<double> fit_loss;
   std::vector<double> images_per_second;
   for (const Cell* cell : cells) {
     if (cell->state == CellState::finished) {
       ++row.finished;
       accuracy.push_back(cell->accuracy);
       loss.push_back(cell->loss);
+      if (cell->fit) {
+        fit_loss.push_back(cell->fit->loss);
+      }
       images_per_second.push_back(cell->images_per_second);
       row.peak_bytes = std::max(row.peak_bytes, cell->peak_bytes);
       row.peak_resident = std::max(row.peak_resident, cell->peak_resident);
@@ -70,6 +74,9 @@ Row row_of(const std::vector<const Cell*>& cells) {
   }
   row.accuracy = spread_of(accuracy);
   row.loss = spread_of(loss);
+  if (!fit_loss.empty()) {
+    row.fit_loss = spread_of(fit_loss);
+  }
   row.images_per_second = spread_of(images_per_second);
   return row;
 }
@@ -276,6 +283,7 @@ std::string format_difference(const std::optional<Decision>& difference) {
 Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes) {
   const bool tested =
       std::any_of(rows.begin(), rows.end(), [](const NamedRow& named) { return named.row->accuracy_difference; });
+  const bool fitted = std::any_of(rows.begin(), rows.end(), [](const NamedRow& named) { return named.row->fit_loss; });
   Table table{.heads = {"model"}, .words = axes.size() + 2};
   for (const Axis& axis : axes) {
     table.heads.emplace_back(axis.name);
@@ -283,6 +291,9 @@ Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& 
   table.heads.insert(table.heads.end(), {"norm", "accuracy %"});
   if (tested) {
     table.heads.emplace_back("to reference");
+  }
+  if (fitted) {
+    table.heads.emplace_back("train loss");
   }
   table.heads.insert(table.heads.end(), {"test loss", "img/s", "tax", "memory", "parameters"});
   for (const auto& [name, row] : rows) {
@@ -296,6 +307,9 @@ Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& 
       line.add(format_spread(row->accuracy, 2, 100));
       if (tested) {
         line.add(format_difference(row->accuracy_difference));
+      }
+      if (fitted) {
+        line.add(row->fit_loss ? format_spread(*row->fit_loss, 4) : "–");
       }
       line.add(format_spread(row->loss, 4), format_spread(row->images_per_second, 1), format_tax(row->tax),
                format_bytes(row->peak_bytes), format_count(row->parameters));
@@ -338,7 +352,7 @@ Table cell_table(const Comparison& comparison) {
       table.heads.push_back(std::move(head));
     }
   }
-  for (const char* head : {"state", "test_accuracy", "test_loss", "images_per_second", "tax", "tax_low", "tax_high",
+  for (const char* head : {"state", "test_accuracy", "test_loss", "train_accuracy", "train_loss", "images_per_second", "tax", "tax_low", "tax_high",
                            "peak_tensor_bytes", "peak_process_bytes", "parameters", "steps", "seconds", "reason"}) {
     table.heads.emplace_back(head);
   }
@@ -358,7 +372,8 @@ Table cell_table(const Comparison& comparison) {
       const auto share = [&](double Decision::*value) {
         return row->tax && row->tax->known() ? fmt::format("{:.6f}", *row->tax.*value) : "";
       };
-      line.add(cell.accuracy, cell.loss, fmt::format("{:.3f}", cell.images_per_second), share(&Decision::difference),
+      const auto of_fit = [&](double Fit::*value) { return cell.fit ? fmt::format("{}", *cell.fit.*value) : ""; };
+      line.add(cell.accuracy, cell.loss, of_fit(&Fit::accuracy), of_fit(&Fit::loss), fmt::format("{:.3f}", cell.images_per_second), share(&Decision::difference),
                share(&Decision::low), share(&Decision::high), cell.peak_bytes, cell.peak_resident, cell.parameters,
                cell.losses.size(), fmt::format("{:.3f}", cell.seconds));
     }

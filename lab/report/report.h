@@ -31,6 +31,13 @@ enum class CellState {
 
 std::string_view to_string(CellState state);
 
+/// A trained network on a fixed part of the images that it was trained on, in evaluation mode.
+struct Fit {
+  int64_t images = 0;
+  double accuracy = 0;  ///< in [0, 1]
+  double loss = 0;
+};
+
 /// One training run of a comparison, with its settings.
 struct Cell : Settings {
   CellState state = CellState::pending;
@@ -40,6 +47,7 @@ struct Cell : Settings {
   double loss = 0;      ///< on the test images
   /// The test images with a right answer; empty in files of versions that did not keep them.
   train::ImageBits right = {};
+  std::optional<Fit> fit = {};  ///< none in files of versions that did not measure it
   double images_per_second = 0;
   double seconds = 0;         ///< in all
   int64_t peak_bytes = 0;     ///< of tensors, during training
@@ -137,6 +145,7 @@ struct Row : Settings {
   /// of such tests.
   std::optional<Mcnemar> images;
   Spread loss;
+  std::optional<Spread> fit_loss;  ///< of Cell::fit; none if no cell has it
   Spread images_per_second;     ///< of the tax's rounds, if there are any, else of the runs
   bool rate_in_turns = false;   ///< true: images_per_second is of the rounds
   std::optional<Decision> tax;  ///< share of the reference's throughput that is lost; none without rounds

@@ -149,6 +149,9 @@ Json cell_to_json(const Cell& cell) {
     json["peak_resident"] = cell.peak_resident;
     json["parameters"] = cell.parameters;
     json["losses"] = cell.losses;
+    if (cell.fit) {
+      json["fit"] = {{"images", cell.fit->images}, {"accuracy", cell.fit->accuracy}, {"loss", cell.fit->loss}};
+    }
     if (!cell.right.empty()) {
       json["right"] = {{"images", cell.right.size()}, {"bits", train::to_hex(cell.right)}};
     }
@@ -219,6 +222,25 @@ train::ImageBits read_right(const nlohmann::json& json, const std::string& where
   return right;
 }
 
+double read_loss(const nlohmann::json& json, const std::string& where) {
+  // JSON has no NaN: null stands for it.
+  return data::json_field<std::optional<double>>(where, json, "loss").value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+/// Throws Error unless the accuracy is one.
+void check_accuracy(double accuracy, const std::string& where) {
+  check(accuracy >= 0 && accuracy <= 1, where, "accuracy: expected a number from 0 to 1, got {}", accuracy);
+}
+
+Fit read_fit(const nlohmann::json& json, const std::string& where) {
+  const Fit fit{.images = data::json_field<int64_t>(where, json, "images"),
+                .accuracy = data::json_field<double>(where, json, "accuracy"),
+                .loss = read_loss(json, where)};
+  check(fit.images >= 1, where, "images: expected at least 1, got {}", fit.images);
+  check_accuracy(fit.accuracy, where);
+  return fit;
+}
+
 /// `defaults` come from the comparison's recipe.
 Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_t version, const Settings& defaults) {
   Cell cell;
@@ -231,20 +253,20 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
   }
   if (cell.state == CellState::finished) {
     read("accuracy", cell.accuracy);
-    std::optional<double> loss;  // JSON has no NaN: null stands for it
-    read("loss", loss);
-    cell.loss = loss.value_or(std::numeric_limits<double>::quiet_NaN());
+    cell.loss = read_loss(json, where);
     read("images_per_second", cell.images_per_second);
     read("seconds", cell.seconds);
     read("peak_bytes", cell.peak_bytes);
     read("peak_resident", cell.peak_resident);
     read("parameters", cell.parameters);
     read("losses", cell.losses);
-    check(cell.accuracy >= 0 && cell.accuracy <= 1, where, "accuracy: expected a number from 0 to 1, got {}",
-          cell.accuracy);
+    check_accuracy(cell.accuracy, where);
     const auto check_not_negative = [&](const char* name, auto value) {
       check(value >= 0, where, "{}: expected at least 0, got {}", name, value);
     };
+    if (json.contains("fit")) {
+      cell.fit = read_fit(json["fit"], where + ": fit");
+    }
     if (json.contains("right")) {
       cell.right = read_right(json["right"], where + ": right", cell.accuracy);
     }

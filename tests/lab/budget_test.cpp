@@ -74,6 +74,14 @@ TEST_CASE("budget: rounds of timing take a quarter of it at most, and are enough
   CHECK(comparison_from_json(to_json(kept)).budget == 200);
 }
 
+TEST_CASE("budget: a run's fit is measured once") {
+  const Comparison comparison = planned({4}, 0);
+  const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 0, .fit = 50, .epoch = 100});
+  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 700});  // 600 s: 50 and 250 steps for each run
+  CHECK(plan.images == 1000);
+  CHECK(plan.cells == std::vector<double>{300, 300});
+}
+
 TEST_CASE("budget: a run is evaluated after every epoch") {
   const Comparison comparison = planned({4}, 0);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 100, .epoch = 400});

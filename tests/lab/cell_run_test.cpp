@@ -4,6 +4,7 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "data/json.h"
+#include "data/subset.h"
 #include "error_text.h"
 #include "files.h"
 #include "lab/small_comparison.h"
@@ -14,6 +15,7 @@
 #include "nn/sequential.h"
 #include "train/checkpoint.h"
 #include "train/interrupt.h"
+#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 
@@ -137,6 +139,29 @@ void check_same(const Comparison& found, const Comparison& whole) {
 }
 
 }  // namespace
+
+TEST_CASE("cell run: the network's fit is measured on a fixed part of its training images, as test images are seen") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  options.recipe.train_images = 40;
+  const Comparison comparison = run(options);
+  const Cell& cell = comparison.cells[0];
+  REQUIRE(cell.state == CellState::finished);
+  REQUIRE(cell.fit.has_value());
+  CHECK(cell.fit->images == 8);  // as many as test images
+
+  const train::Recipe recipe = recipe_of(comparison, cell);
+  train::Trainer trainer(recipe, {.output = {}, .quiet = true});
+  trainer.run();
+  const auto part = data::random_subset(train::make_dataset(recipe, data::Split::train), 8);
+  data::Loader batches = train::make_test_loader(recipe, part, /* workers= */ 0);
+  const train::Evaluation expected = train::evaluate(*trainer.model(), batches);
+  CHECK(expected.images == 8);
+  CHECK(cell.fit->loss == expected.loss);
+  CHECK(cell.fit->accuracy == expected.accuracy);
+  CHECK(cell.fit->loss != cell.loss);
+  CHECK(trainer.evaluate_fit(1000).images == 40);  // no more than there are
+}
 
 TEST_CASE("cell run: one that was cut goes on from its checkpoint, to the bits of one that was not") {
   const TemporaryFolder folder;

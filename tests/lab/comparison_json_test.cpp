@@ -58,6 +58,30 @@ TEST_CASE("report: JSON keeps everything") {
   CHECK(after.cells[3].state == CellState::interrupted);
 }
 
+TEST_CASE("report: JSON keeps the fit to training images") {
+  Comparison comparison = example();
+  comparison.cells[0].fit = {.images = 500, .accuracy = 0.9, .loss = 0.25};
+  comparison.cells[1].fit = {.images = 500, .accuracy = 0.1, .loss = NAN};
+  const std::string json = to_json(comparison);
+  const Comparison after = comparison_from_json(json);
+  REQUIRE(after.cells[0].fit.has_value());
+  CHECK(after.cells[0].fit->images == 500);
+  CHECK(after.cells[0].fit->accuracy == 0.9);
+  CHECK(after.cells[0].fit->loss == 0.25);
+  REQUIRE(after.cells[1].fit.has_value());
+  CHECK(std::isnan(after.cells[1].fit->loss));
+  CHECK_FALSE(comparison_from_json(to_json(example())).cells[0].fit.has_value());  // as in files of earlier versions
+  const auto refusal = [&](std::string_view from, std::string_view to) {
+    std::string other = json;
+    REQUIRE(other.find(from) != std::string::npos);
+    other.replace(other.find(from), from.size(), to);
+    return error_of([&] { comparison_from_json(other); });
+  };
+  CHECK(refusal("\"images\": 500", "\"images\": 0") == "comparison: cell 1: fit: images: expected at least 1, got 0");
+  CHECK(refusal("\"accuracy\": 0.9", "\"accuracy\": 9.5") ==
+        "comparison: cell 1: fit: accuracy: expected a number from 0 to 1, got 9.5");
+}
+
 TEST_CASE("report: JSON keeps the right answers of each run") {
   Comparison comparison = example();
   comparison.cells[0].right = {true, true, false, true};
