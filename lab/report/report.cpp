@@ -352,8 +352,9 @@ Table cell_table(const Comparison& comparison) {
       table.heads.push_back(std::move(head));
     }
   }
-  for (const char* head : {"state", "test_accuracy", "test_loss", "train_accuracy", "train_loss", "images_per_second", "tax", "tax_low", "tax_high",
-                           "peak_tensor_bytes", "peak_process_bytes", "parameters", "steps", "seconds", "reason"}) {
+  for (const char* head :
+       {"state", "test_accuracy", "test_loss", "train_accuracy", "train_loss", "images_per_second", "tax", "tax_low",
+        "tax_high", "peak_tensor_bytes", "peak_process_bytes", "parameters", "steps", "seconds", "reason"}) {
     table.heads.emplace_back(head);
   }
   const std::vector<Row> rows = summarize(comparison);
@@ -373,9 +374,10 @@ Table cell_table(const Comparison& comparison) {
         return row->tax && row->tax->known() ? fmt::format("{:.6f}", *row->tax.*value) : "";
       };
       const auto of_fit = [&](double Fit::*value) { return cell.fit ? fmt::format("{}", *cell.fit.*value) : ""; };
-      line.add(cell.accuracy, cell.loss, of_fit(&Fit::accuracy), of_fit(&Fit::loss), fmt::format("{:.3f}", cell.images_per_second), share(&Decision::difference),
-               share(&Decision::low), share(&Decision::high), cell.peak_bytes, cell.peak_resident, cell.parameters,
-               cell.losses.size(), fmt::format("{:.3f}", cell.seconds));
+      line.add(cell.accuracy, cell.loss, of_fit(&Fit::accuracy), of_fit(&Fit::loss),
+               fmt::format("{:.3f}", cell.images_per_second), share(&Decision::difference), share(&Decision::low),
+               share(&Decision::high), cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(),
+               fmt::format("{:.3f}", cell.seconds));
     }
     line.cells.resize(table.heads.size() - 1);
     line.add(cell.reason);

@@ -146,10 +146,10 @@ struct Row : Settings {
   std::optional<Mcnemar> images;
   Spread loss;
   std::optional<Spread> fit_loss;  ///< of Cell::fit; none if no cell has it
-  Spread images_per_second;     ///< of the tax's rounds, if there are any, else of the runs
-  bool rate_in_turns = false;   ///< true: images_per_second is of the rounds
-  std::optional<Decision> tax;  ///< share of the reference's throughput that is lost; none without rounds
-  int64_t peak_bytes = 0;       ///< the largest over the seeds
+  Spread images_per_second;        ///< of the tax's rounds, if there are any, else of the runs
+  bool rate_in_turns = false;      ///< true: images_per_second is of the rounds
+  std::optional<Decision> tax;     ///< share of the reference's throughput that is lost; none without rounds
+  int64_t peak_bytes = 0;          ///< the largest over the seeds
   int64_t peak_resident = 0;
   int64_t parameters = 0;
 };

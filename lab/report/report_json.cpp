@@ -224,7 +224,8 @@ train::ImageBits read_right(const nlohmann::json& json, const std::string& where
 
 double read_loss(const nlohmann::json& json, const std::string& where) {
   // JSON has no NaN: null stands for it.
-  return data::json_field<std::optional<double>>(where, json, "loss").value_or(std::numeric_limits<double>::quiet_NaN());
+  return data::json_field<std::optional<double>>(where, json, "loss")
+      .value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 /// Throws Error unless the accuracy is one.

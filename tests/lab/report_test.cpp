@@ -110,20 +110,22 @@ TEST_CASE("report: the table lines up, and tells what went wrong") {
 TEST_CASE("report: CSV has a line per cell and quotes what needs it") {
   Comparison comparison = example();
   comparison.cells[0].fit = {.images = 500, .accuracy = 0.9, .loss = 0.25};
-  CHECK(to_csv(comparison) ==
-        "model,norm,seed,batch_size,lr,precision,memory_format,dataset,state,test_accuracy,test_loss,train_accuracy,"
-        "train_loss,images_per_second,tax,tax_low,tax_high,peak_tensor_bytes,"
-        "peak_process_bytes,parameters,steps,seconds,reason\n"
-        "resnet50,batch,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.831,0.5,0.9,0.25,400.000,,,,1230000000,"
-        "1500000000,25557032,3,60.000,\n"
-        "resnet50,group:32,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.834,0.5,,,300.000,0.250000,0."
-        "200000,0.300000,1230000000,1500000000,25557032,3,"
-        "60.000,\n"
-        "resnet50,group:7,0,128,0.002,float32,channels_last,fashion_mnist,failed,,,,,,,,,,,,,,\"group_norm: 7 groups, "
-        "\"\"64\"\" <channels>\"\n"
-        "resnet50,instance,0,128,0.002,float32,channels_last,fashion_mnist,interrupted,,,,,,,,,,,,,,\n"
-        "convnext_atto,layer2d,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.8,0.5,,,500.000,,,,1230000000,"
-        "1500000000,25557032,3,60.000,\n");
+  CHECK(
+      to_csv(comparison) ==
+      "model,norm,seed,batch_size,lr,precision,memory_format,dataset,state,test_accuracy,test_loss,train_accuracy,"
+      "train_loss,images_per_second,tax,tax_low,tax_high,peak_tensor_bytes,"
+      "peak_process_bytes,parameters,steps,seconds,reason\n"
+      "resnet50,batch,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.831,0.5,0.9,0.25,400.000,,,,"
+      "1230000000,"
+      "1500000000,25557032,3,60.000,\n"
+      "resnet50,group:32,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.834,0.5,,,300.000,0.250000,0."
+      "200000,0.300000,1230000000,1500000000,25557032,3,"
+      "60.000,\n"
+      "resnet50,group:7,0,128,0.002,float32,channels_last,fashion_mnist,failed,,,,,,,,,,,,,,\"group_norm: 7 groups, "
+      "\"\"64\"\" <channels>\"\n"
+      "resnet50,instance,0,128,0.002,float32,channels_last,fashion_mnist,interrupted,,,,,,,,,,,,,,\n"
+      "convnext_atto,layer2d,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.8,0.5,,,500.000,,,,1230000000,"
+      "1500000000,25557032,3,60.000,\n");
 }
 
 TEST_CASE("report: the training loss has a column where runs have it") {
