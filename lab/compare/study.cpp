@@ -60,6 +60,13 @@ const std::vector<Study>& studies() {
        .question = "whether derf is more accurate than layer norm and dyt",
        .models = {"convnext_atto"},
        .norms = {"layer2d", "dyt", "derf"}},
+      {.name = "weight-decay",
+       .question = "whether weight decay behind norms is only a learning rate",
+       .models = {"resnet18"},
+       .norms = {"batch"},
+       .batch_sizes = {32},  // many steps, so that weights come near the balance that the claim speaks of
+       .lrs = {0.05, 0.2},
+       .options = {{"opt", {"sgd"}}, {"weight-decay", {"0.005", "0.02"}}}},
   };
   return all;
 }

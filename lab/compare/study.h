@@ -23,8 +23,8 @@ struct Study {
   LrScaling lr_scaling = LrScaling::none;
 };
 
-/// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt and derf, which weigh a claim
-/// (lab/report/claim.h).
+/// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt, derf and weight-decay, which
+/// weigh a claim (lab/report/claim.h).
 const std::vector<Study>& studies();
 
 /// The study of this name. Throws Error "study: …" for an unknown one, with the nearest known name.

@@ -1,5 +1,6 @@
 #include "lab/report/claim.h"
 
+#include "core/parse_number.h"
 #include "lab/report/paired.h"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -25,30 +27,58 @@ struct Measured {
   bool waiting = false;
 };
 
-Settings with_option(Settings settings, const std::string& axis, const std::string& value) {
-  if (!axis.empty()) {
-    settings.options[axis] = value;
+constexpr const char* kLr = "lr";
+
+std::string value_on(const Settings& settings, const std::string& axis) {
+  return axis == kLr ? fmt::format("{}", settings.lr) : settings.option(axis);
+}
+
+Settings with_values(Settings settings, const std::map<std::string, std::string>& values) {
+  for (const auto& [axis, value] : values) {
+    if (axis == kLr) {
+      settings.lr = parse_number<double>(value).value_or(0);
+    } else {
+      settings.options[axis] = value;
+    }
   }
   return settings;
 }
 
 PairedRuns pairs_at(const Comparison& comparison, const Settings& settings, const Expectation& expected,
                     const std::string& value) {
-  Settings norm = with_option(settings, expected.axis, value);
-  Settings reference = norm;
+  Settings norm = settings;
+  if (!expected.axis.empty()) {
+    norm.options[expected.axis] = value;
+  }
+  Settings reference = with_values(norm, expected.reference_with);
   norm.norm = expected.norm;
   reference.norm = expected.reference;
   return paired_runs(comparison, norm, reference);
 }
 
+Scatter scatter_by(Expectation::Measure measure, const std::vector<PairedRun>& runs) {
+  if (measure == Expectation::Measure::accuracy) {
+    return scatter_of(runs);
+  }
+  constexpr double kTenths = 10;
+  std::vector<double> differences;
+  for (const auto& [norm, reference] : runs) {
+    if (norm->fit && reference->fit) {
+      differences.push_back(kTenths * (norm->fit->loss - reference->fit->loss));
+    }
+  }
+  return scatter_of(differences);
+}
+
 Measured measure(const Comparison& comparison, const Settings& place, const Expectation& expected) {
-  Measured measured{.expectation = &expected,
-                    .where = expected.axis.empty() ? group_label(comparison, place) : place.model};
+  Measured measured{
+      .expectation = &expected,
+      .where = expected.axis.empty() && expected.with.empty() ? group_label(comparison, place) : place.model};
   const PairedRuns at = pairs_at(comparison, place, expected, expected.at);
   measured.waiting = at.waiting;
   Scatter scatter;
   if (expected.axis.empty()) {
-    scatter = scatter_of(at.runs);
+    scatter = scatter_by(expected.measure, at.runs);
   } else {
     const PairedRuns than = pairs_at(comparison, place, expected, expected.than);
     measured.waiting |= than.waiting;
@@ -61,7 +91,7 @@ Measured measure(const Comparison& comparison, const Settings& place, const Expe
 }
 
 /// The expectation with the values of its axis, where it has left them open.
-Expectation with_values(const Comparison& comparison, Expectation expected) {
+Expectation with_axis_values(const Comparison& comparison, Expectation expected) {
   std::vector<std::string> values;
   for (const Cell& cell : comparison.cells) {
     if (cell.norm == expected.norm) {
@@ -83,7 +113,10 @@ Expectation with_values(const Comparison& comparison, Expectation expected) {
 std::vector<Settings> places_of(const Comparison& comparison, const Expectation& expected) {
   std::vector<Settings> places;
   for (const Cell& cell : comparison.cells) {
-    if (cell.norm != expected.norm || (!expected.axis.empty() && cell.option(expected.axis) != expected.at)) {
+    const bool has_values =
+        std::ranges::all_of(expected.with, [&](const auto& of) { return value_on(cell, of.first) == of.second; });
+    if (cell.norm != expected.norm || !has_values ||
+        (!expected.axis.empty() && cell.option(expected.axis) != expected.at)) {
       continue;
     }
     Settings place = cell;
@@ -120,10 +153,26 @@ Verdict::State state_of(const Measured& measured, const Decision& decision) {
   return decision.equal ? Verdict::State::contradicted : Verdict::State::undecided;
 }
 
+/// "batch with lr 0.2, weight-decay 0.005"
+std::string run_name(const std::string& norm, const std::map<std::string, std::string>& with) {
+  std::vector<std::string> parts;
+  for (const auto& [axis, value] : with) {
+    parts.push_back(fmt::format("{} {}", axis, value));
+  }
+  return parts.empty() ? norm : fmt::format("{} with {}", norm, fmt::join(parts, " and "));
+}
+
+/// "training loss in tenths, batch with lr 0.2 beside batch with lr 0.05", or the norms alone
+std::string name_of(const Expectation& expected) {
+  return fmt::format("{}{} beside {}",
+                     expected.measure == Expectation::Measure::training_loss ? "training loss in tenths, " : "",
+                     run_name(expected.norm, expected.with), run_name(expected.reference, expected.reference_with));
+}
+
 /// "derf beside rms2d, with opt adamw more than with muon: +1.20 (0.40 to 2.00), p 0.012"
 std::string sentence_of(const Measured& measured, const Decision& decision, int64_t tests) {
   const Expectation& expected = *measured.expectation;
-  std::string text = fmt::format("{} beside {}", expected.norm, expected.reference);
+  std::string text = name_of(expected);
   if (!expected.axis.empty()) {
     text += fmt::format(", with {} {} more than with {}", expected.axis, expected.at, expected.than);
   }
@@ -136,6 +185,16 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
   text += ": " + format_difference(decision);
   const bool undecided = state_of(measured, decision) == Verdict::State::undecided;
   return undecided && decision.known() ? text + "; " + format_outlook(*measured.scatter, tests) : text;
+}
+
+/// Batch norm at the two places of the grid with the same learning rate times weight decay.
+Expectation same_product(Expectation::Measure measure) {
+  return {.norm = "batch",
+          .reference = "batch",
+          .sign = Sign::none,
+          .measure = measure,
+          .with = {{kLr, "0.2"}, {"weight-decay", "0.005"}},
+          .reference_with = {{kLr, "0.05"}, {"weight-decay", "0.02"}}};
 }
 
 std::string_view word_of(Verdict::State state) {
@@ -182,6 +241,16 @@ const std::vector<Claim>& claims() {
        .setting = "ConvNeXt-atto on small images, where the paper has ViT-B on ImageNet",
        .expectations = {{.norm = "derf", .reference = "layer2d", .sign = Sign::more},
                         {.norm = "derf", .reference = "dyt", .sign = Sign::more}}},
+      {.study = "weight-decay",
+       .sentence =
+           "weights before a norm are not regularized by weight decay, which sets their effective learning rate: a "
+           "fourth of the decay at four times the learning rate gives the same fit and the same accuracy",
+       .source = "arXiv 1706.05350; 2310.04415 agrees",
+       .setting =
+           "short runs of ResNet-18 on small images, where the paper's are so long that the weights' growth and decay "
+           "are in balance; the classifier has no norm behind it",
+       .expectations = {same_product(Expectation::Measure::accuracy),
+                        same_product(Expectation::Measure::training_loss)}},
   };
   return all;
 }
@@ -194,7 +263,7 @@ const Claim* claim_of(std::string_view study) {
 Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
   std::vector<Expectation> expectations;
   for (const Expectation& expected : claim.expectations) {
-    expectations.push_back(with_values(comparison, expected));
+    expectations.push_back(with_axis_values(comparison, expected));
   }
   Verdict verdict{.state = Verdict::State::supported, .text = {}};
   std::vector<std::string> sentences;
@@ -207,8 +276,9 @@ Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
     }
     if (places.empty()) {
       verdict.state = Verdict::State::undecided;
-      sentences.push_back(fmt::format("{} beside {}: the comparison lacks {}", expected.norm, expected.reference,
-                                      expected.axis.empty() ? "that norm" : "that norm or its values"));
+      const bool alone = expected.axis.empty() && expected.with.empty();
+      sentences.push_back(fmt::format("{}: the comparison lacks {}", name_of(expected),
+                                      alone ? "that norm" : "that norm or its values"));
     }
   }
   const auto tests = static_cast<int64_t>(all.size());

@@ -2,20 +2,25 @@
 
 #include "lab/report/report.h"
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace norma::lab {
 
-/// A difference of accuracy that a claim speaks of: of a norm to another one, or of that difference at one value of an
-/// axis to that at another (an interaction).
+/// A difference that a claim speaks of: of a norm to another one, or to the same one with other values on some axes; or
+/// of that difference at one value of an axis to that at another (an interaction).
 struct Expectation {
   enum class Sign : uint8_t {
     more,
     less,
     none,      ///< within kEqualPoints
     not_more,  ///< less than kEqualPoints
+  };
+  enum class Measure : uint8_t {
+    accuracy,       ///< on the test images, in points
+    training_loss,  ///< Cell::fit, in tenths, so that kEqualPoints are a loss of 0.03
   };
   std::string norm;
   std::string reference;
@@ -25,6 +30,11 @@ struct Expectation {
   /// smallest number that the comparison has there, and the largest. 0 training images are all of them.
   std::string at = {};
   std::string than = {};
+  Measure measure = Measure::accuracy;
+  /// Values of the norm's runs, and those of the reference's, by the names of option_axes() or "lr". The same axes in
+  /// both; empty: all values that the comparison has.
+  std::map<std::string, std::string> with = {};
+  std::map<std::string, std::string> reference_with = {};
 };
 
 /// What a paper says, as far as a comparison of small networks can show it.

@@ -46,7 +46,7 @@ bool is(const Settings& settings, const std::string& norm) {
 }  // namespace
 
 TEST_CASE("claims: each has a study, whose grid has the norms and values of its expectations") {
-  REQUIRE(claims().size() == 4);
+  REQUIRE(claims().size() == 5);
   for (const Claim& claim : claims()) {
     CAPTURE(claim.study);
     const Verdict equal = verdict(
@@ -126,6 +126,44 @@ TEST_CASE("claims: dyt as accurate as layer norm, derf more accurate than both")
   CHECK(verdict("derf", with(0.5, 1.5)).state == State::supported);
   CHECK(verdict("derf", with(1.5, 1)).state == State::contradicted);
   CHECK(verdict("derf", with(0, 0.8), 2).state == State::undecided);
+}
+
+TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the training loss") {
+  // The runs with a product of 0.001 are alike, but for what is given to the one with the higher rate.
+  const auto with = [](double points, double loss, double scatter, double loss_scatter) {
+    Comparison comparison = results_of(
+        "weight-decay",
+        [=](const Settings& s) { return 80 + (s.lr == 0.2 && s.option("weight-decay") == "0.005" ? points : 0); },
+        scatter);
+    REQUIRE(comparison.cells.size() == 16);
+    for (Cell& cell : comparison.cells) {
+      const bool other = cell.lr == 0.2 && cell.option("weight-decay") == "0.005";
+      const double sign = cell.seed % 2 == 0 ? 1 : -1;
+      cell.fit = {.images = 1000, .accuracy = 0.9, .loss = 0.4 + (other ? loss + sign * loss_scatter : 0)};
+    }
+    return comparison_from_json(to_json(comparison));
+  };
+  const Claim& claim = *claim_of("weight-decay");
+  CHECK(verdict_on(claim, with(0, 0, 0.02, 0.001)).state == State::supported);
+  CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001)).state == State::contradicted);
+  const Verdict by_fit = verdict_on(claim, with(0, 0.2, 0.02, 0.001));  // as accurate, and fits less well
+  CHECK(by_fit.state == State::contradicted);
+  CHECK(by_fit.text.find("training loss in tenths, batch with lr 0.2 and weight-decay 0.005 beside batch with lr 0.05 "
+                         "and weight-decay 0.02: +2.00 (") != std::string::npos);
+  CHECK(verdict_on(claim, with(0, 0, 3, 0.001)).state == State::undecided);
+  const Verdict unclear = verdict_on(claim, with(0, 0.01, 0.02, 0.1));
+  CHECK(unclear.state == State::undecided);
+  CHECK(unclear.text.find("more seeds") != std::string::npos);
+  Comparison old = with(0, 0, 0.02, 0.001);
+  for (Cell& cell : old.cells) {
+    cell.fit.reset();  // of a version that did not measure it
+  }
+  CHECK(verdict_on(claim, old).state == State::undecided);
+  std::erase_if(old.cells, [](const Cell& cell) { return cell.lr == 0.2; });
+  CHECK(verdict_on(claim, old)
+            .text.starts_with("not decided. batch with lr 0.2 and weight-decay 0.005 beside batch with lr 0.05 and "
+                              "weight-decay 0.02: the "
+                              "comparison lacks that norm or its values"));
 }
 
 TEST_CASE("claims: nothing is decided before the last run, and by one seed") {
