@@ -59,21 +59,28 @@ struct State {
   bool tune_lr = false;
   std::string command_line;
   std::vector<Option> grid;  // models, norms and seeds; the others leave their axes empty
-  std::optional<Option> models_option, norms_option, scaling_option, telemetry_option, dynamics_option, rounds, epochs,
-      images, test_images;
+  std::optional<Option> models_option, norms_option, seeds_option, scaling_option, telemetry_option, dynamics_option,
+      rounds, epochs, images, test_images;
   lab::LrScaling lr_scaling = lab::LrScaling::none;
   std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 };
 
 /// Applies --study to the options that were not given.
-void make_study(const State& state, lab::ComparisonOptions& options) {
+void make_study(const State& state, double budget, lab::ComparisonOptions& options) {
   if (!state.models_option->given()) {
     options.models.clear();
   }
   if (!state.norms_option->given()) {
     options.norms.clear();
   }
-  lab::apply_study(lab::study_of(state.study), options);
+  if (!state.seeds_option->given()) {
+    options.seeds.clear();
+  }
+  const lab::Study& study = lab::study_of(state.study);
+  if (budget > 0 && !state.test_images->given()) {
+    options.recipe.test_images = study.budget_test_images;
+  }
+  lab::apply_study(study, options);
   if (state.scaling_option->given()) {
     options.lr_scaling = state.lr_scaling;
   }
@@ -203,7 +210,7 @@ void resume(const State& state, Begun& begun) {
 void plan(const State& state, Begun& begun, double& budget) {
   lab::ComparisonOptions& options = begun.options;
   if (!state.study.empty()) {
-    make_study(state, options);
+    make_study(state, budget, options);
   }
   if (state.quick) {
     make_quick(state, options, budget);
@@ -441,6 +448,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   exclude(app, {"--study", "--quick"});
   state->models_option = option_of(app, "--models");
   state->norms_option = option_of(app, "--norms");
+  state->seeds_option = option_of(app, "--seeds");
   state->scaling_option = option_of(app, "--lr-scaling");
   state->rounds = option_of(app, "--timing-rounds");
   state->epochs = option_of(app, "--epochs");

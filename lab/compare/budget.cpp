@@ -137,15 +137,18 @@ std::vector<RunCost> measure_runs(const Comparison& comparison) {
     while (known < i && !alike(known)) {
       ++known;
     }
-    if (known < i) {
-      costs.push_back(costs[known]);
-      continue;
-    }
+    const train::Recipe recipe = recipe_of(comparison.recipe, comparison.cells[i]);
+    RunCost cost = known < i ? costs[known] : RunCost{};
     try {
-      costs.push_back(measure_run(recipe_of(comparison.recipe, comparison.cells[i])));
+      if (known == i) {
+        cost = measure_run(recipe);
+      } else if (comparison.cells[known].options != comparison.cells[i].options) {
+        cost.epoch = train::make_dataset(recipe, data::Split::train)->info().size;
+      }
     } catch (const std::exception&) {
-      costs.emplace_back();
+      cost = {};
     }
+    costs.push_back(cost);
     allocator(default_device()).empty_cache();
   }
   return costs;

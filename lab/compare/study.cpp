@@ -20,22 +20,31 @@ void fill(std::vector<T>& values, const std::vector<T>& of_study) {
 }  // namespace
 
 const std::vector<Study>& studies() {
+  // Made for ten minutes on two cores (--budget 10m). Batches of 32 where large ones would make few steps of it.
+
+  // Of studies with a claim, whose differences of a few tenths of a point need several seeds and many test images.
+  static const std::vector<uint64_t> kSeeds = {0, 1, 2};
+  constexpr int64_t kTestImages = 4000;
   static const std::vector<Study> all = {
       {.name = "batch-size",
        .question = "which norm keeps its accuracy when batches are small",
        .models = {"resnet18"},
        .norms = {"batch", "group", "layer2d"},
-       .batch_sizes = {2, 4, 8, 16, 32, 64, 128},
+       .batch_sizes = {2, 4, 8, 16, 32},
        .lr_scaling = LrScaling::sqrt},
       {.name = "precision",
        .question = "what a precision costs in accuracy, and saves in time and memory",
-       .models = {"resnet18", "convnext_atto"},
+       .models = {"resnet18"},
        .norms = {"batch", "layer2d", "group"},
-       .precisions = train::precision_names()},
+       .batch_sizes = {32},
+       .precisions = train::precision_names(),
+       .lr_scaling = LrScaling::sqrt},
       {.name = "depth",
        .question = "which norm trains deep networks",
        .models = {"resnet18", "resnet34", "resnet50", "resnet101"},
-       .norms = {"batch", "group", "layer2d"}},
+       .norms = {"batch", "group", "layer2d"},
+       .batch_sizes = {32},
+       .lr_scaling = LrScaling::sqrt},
       {.name = "lr",
        .question = "which norm forgives a learning rate that is too high or too low",
        .models = {"resnet18"},
@@ -46,27 +55,36 @@ const std::vector<Study>& studies() {
        .question = "whether dyt helps with few training images and hurts with many",
        .models = {"convnext_atto"},
        .norms = {"layer2d", "dyt"},
-       .options = {{"train-images", {"1000", "4000", "16000"}}}},
+       .options = {{"train-images", {"1000", "4000", "16000"}}},
+       .seeds = kSeeds},  // with a budget of fewer test images, which are seen after each of many short epochs
       {.name = "optimizer",
        .question = "whether derf suffers under Muon",
        .models = {"convnext_atto"},
        .norms = {"rms2d", "dyt", "derf"},
-       .options = {{"opt", {"adamw", "muon"}}}},
+       .options = {{"opt", {"adamw", "muon"}}},
+       .seeds = kSeeds,
+       .budget_test_images = kTestImages},
       {.name = "dyt",
        .question = "whether dyt is as accurate as layer norm, and at which alpha",
        .models = {"convnext_atto"},
-       .norms = {"layer2d", "dyt", "dyt[alpha=0.2]", "dyt[alpha=1]"}},
+       .norms = {"layer2d", "dyt", "dyt[alpha=0.2]", "dyt[alpha=1]"},
+       .seeds = kSeeds,
+       .budget_test_images = kTestImages},
       {.name = "derf",
        .question = "whether derf is more accurate than layer norm and dyt",
        .models = {"convnext_atto"},
-       .norms = {"layer2d", "dyt", "derf"}},
+       .norms = {"layer2d", "dyt", "derf"},
+       .seeds = kSeeds,
+       .budget_test_images = kTestImages},
       {.name = "weight-decay",
        .question = "whether weight decay behind norms is only a learning rate",
        .models = {"resnet18"},
        .norms = {"batch"},
        .batch_sizes = {32},  // many steps, so that weights come near the balance that the claim speaks of
        .lrs = {0.05, 0.2},
-       .options = {{"opt", {"sgd"}}, {"weight-decay", {"0.005", "0.02"}}}},
+       .options = {{"opt", {"sgd"}}, {"weight-decay", {"0.005", "0.02"}}},
+       .seeds = kSeeds,
+       .budget_test_images = kTestImages},
   };
   return all;
 }
@@ -85,6 +103,7 @@ const Study& study_of(std::string_view name) {
 void apply_study(const Study& study, ComparisonOptions& options) {
   fill(options.models, study.models);
   fill(options.norms, study.norms);
+  fill(options.seeds, study.seeds);
   fill(options.batch_sizes, study.batch_sizes);
   fill(options.lrs, study.lrs);
   fill(options.precisions, study.precisions);

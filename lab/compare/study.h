@@ -21,6 +21,10 @@ struct Study {
   std::vector<std::string> precisions = {};
   std::map<std::string, std::vector<std::string>> options = {};  ///< see ComparisonOptions
   LrScaling lr_scaling = LrScaling::none;
+  /// Beside a claim several, since one seed decides nothing.
+  std::vector<uint64_t> seeds = {0};
+  /// With a budget of time: so many runs would spend most of it on all test images. 0: all of them.
+  int64_t budget_test_images = 2000;
 };
 
 /// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt, derf and weight-decay, which
@@ -30,8 +34,8 @@ const std::vector<Study>& studies();
 /// The study of this name. Throws Error "study: …" for an unknown one, with the nearest known name.
 const Study& study_of(std::string_view name);
 
-/// Fills the empty models, norms and axes of `options` with a study's values, and sets its scaling of the learning
-/// rate.
+/// Fills the empty models, norms, seeds and axes of `options` with a study's values, and sets its scaling of the
+/// learning rate.
 void apply_study(const Study& study, ComparisonOptions& options);
 
 }  // namespace norma::lab

@@ -111,6 +111,23 @@ TEST_CASE("budget: times that it is told in") {
   CHECK(duration_text(10'000) == "2.8h");
 }
 
+TEST_CASE("budget: cells with more training images share the measurement, and have longer epochs") {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.recipe.patch_size = 4;
+  options.recipe.test_images = 8;
+  options.models = {"convnext_atto"};
+  options.norms = {"batch"};
+  options.batch_sizes = {2};
+  options.options["train-images"] = {"100", "400"};
+  const std::vector<RunCost> costs = measure_runs(plan_comparison(options));
+  REQUIRE(costs.size() == 2);
+  CHECK(costs[0].step > 0);
+  CHECK(costs[1].step == costs[0].step);
+  CHECK(costs[0].epoch == 100);
+  CHECK(costs[1].epoch == 400);
+}
+
 TEST_CASE("budget: what a run takes is measured, and one that cannot run costs nothing") {
   ComparisonOptions options;
   options.recipe.dataset = "shapes";
