@@ -129,11 +129,16 @@ TEST_CASE("claims: dyt as accurate as layer norm, derf more accurate than both")
 }
 
 TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the training loss") {
-  // The runs with a product of 0.001 are alike, but for what is given to the one with the higher rate.
-  const auto with = [](double points, double loss, double scatter, double loss_scatter) {
+  // The runs with a product of 0.001 are alike, but for what is given to the one with the higher rate. They are better
+  // than those with other products by `of_product`.
+  const auto with = [](double points, double loss, double scatter, double loss_scatter, double of_product = 3) {
     Comparison comparison = results_of(
         "weight-decay",
-        [=](const Settings& s) { return 80 + (s.lr == 0.2 && s.option("weight-decay") == "0.005" ? points : 0); },
+        [=](const Settings& s) {
+          const bool high = s.lr == 0.2;
+          const bool small = s.option("weight-decay") == "0.005";
+          return 80 + (high == small ? of_product : 0) + (high && small ? points : 0);
+        },
         scatter);
     REQUIRE(comparison.cells.size() == 16);
     for (Cell& cell : comparison.cells) {
@@ -154,6 +159,15 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
   const Verdict unclear = verdict_on(claim, with(0, 0.01, 0.02, 0.1));
   CHECK(unclear.state == State::undecided);
   CHECK(unclear.text.find("more seeds") != std::string::npos);
+  CHECK(verdict_on(claim, with(0, 0, 0.02, 0.001, -3)).state == State::supported);
+  // Where decay changes nothing, nothing is shown, and more seeds would not help.
+  const Verdict flat = verdict_on(claim, with(0, 0, 0.02, 0.001, 0));
+  CHECK(flat.state == State::undecided);
+  CHECK(
+      flat.text.find("batch with lr 0.05 and weight-decay 0.02 beside batch with lr 0.05 and weight-decay 0.005: none "
+                     "found, equal within 0.3: ") != std::string::npos);
+  CHECK(flat.text.find("seeds") == std::string::npos);
+  CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001, 0)).state == State::contradicted);
   Comparison old = with(0, 0, 0.02, 0.001);
   for (Cell& cell : old.cells) {
     cell.fit.reset();  // of a version that did not measure it
