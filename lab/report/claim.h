@@ -67,8 +67,9 @@ struct Verdict {
 /// contradicted where the opposite is found, or where the difference is shown to be within kEqualPoints and none is
 /// found. One of none holds where the difference is shown to be within kEqualPoints, and is contradicted where another
 /// is found. One of not_more holds where the interval ends below kEqualPoints, and is contradicted where a difference
-/// above that is found. One of any holds where a difference is found, and is never contradicted. The claim is supported if all expectations hold in all networks, and contradicted if one is;
-/// without the runs of one of them it is not supported. All intervals hold together (decision.h).
+/// above that is found. One of any holds where a difference is found, and is never contradicted. The claim is supported
+/// if all expectations hold in all networks, and contradicted if one is; without the runs of one of them it is not
+/// supported. All intervals hold together (decision.h).
 Verdict verdict_on(const Claim& claim, const Comparison& comparison);
 
 /// The claim of a comparison's study, its source, the setting and the verdict; "" without a claim.
