@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <type_traits>
 #include <variant>
 
@@ -41,6 +42,9 @@ namespace {
 /// Adds the axes of lab::option_axes().
 void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
   for (const lab::OptionAxis& axis : lab::option_axes()) {
+    if (train::find_recipe_option(axis.option) == nullptr) {
+      continue;  // add_weights()
+    }
     const train::RecipeOption& option = train::recipe_option(axis.option);
     const auto take = [&options, &option](const std::string& word) {
       train::Recipe recipe;
@@ -60,6 +64,22 @@ void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::strin
         .default_str(option.default_text(recipe_of_comparisons()))
         .group(option.heading);
   }
+}
+
+/// The weights that are tested: an axis of comparisons alone.
+void add_weights(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
+  const std::vector<std::string> known = {"last", "ema", "ema-recalibrated"};
+  const auto take = [&options, known](const std::string& word) {
+    options["weights"].push_back(word);
+    return std::ranges::find(known, word) != known.end();
+  };
+  add_items(
+      app, "--weights", "last, ema or ema-recalibrated", [&options] { options.erase("weights"); }, take,
+      "weights that are tested: the last ones, their moving average with that of batch norm's statistics, or with "
+      "statistics that are made anew for it")
+      .type_name("LIST")
+      .default_str("last")
+      .group("Optimisation");
 }
 
 void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
@@ -94,6 +114,7 @@ void add_axes(CLI::App& app, GridAxes& axes) {
   add_formats(app, axes.formats);
   add_axis(app, "--lr,--lrs", "lr", axes.lrs);
   add_option_axes(app, axes.options);
+  add_weights(app, axes.options);
 }
 
 std::vector<std::string> axis_options() {

@@ -29,8 +29,8 @@ Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, in
   return evaluate_on(run, model, recipe, data::random_subset(run.train_set, count), workers);
 }
 
-std::shared_ptr<nn::Module> averaged_network(TrainingState& run) {
-  std::shared_ptr<nn::Module> model = make_model(run.recipe, run.train_set->info().num_classes());
+std::shared_ptr<nn::Module> averaged_network(TrainingState& run, const Recipe& recipe) {
+  std::shared_ptr<nn::Module> model = make_model(recipe, run.train_set->info().num_classes());
   // All steps so far may have been left out.
   model->load_state_dict(run.optimizer->steps() > 0 ? run.ema->averages() : run.wide_state());
   return model;

@@ -19,7 +19,7 @@ Evaluation evaluate_on_test_images(TrainingState& run, nn::Module& model, int wo
 /// images alone.
 Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, int64_t images, int workers);
 
-/// Makes a network with the moving averages of the run's tensors. Expects TrainingState::ema.
-std::shared_ptr<nn::Module> averaged_network(TrainingState& run);
+/// Makes a network by a recipe, with the moving averages of the run's tensors. Expects TrainingState::ema.
+std::shared_ptr<nn::Module> averaged_network(TrainingState& run, const Recipe& recipe);
 
 }  // namespace norma::train

@@ -119,9 +119,9 @@ void RunReports::report(TrainResult& result, double images_per_second) {
 
 bool RunReports::evaluate_into(TrainResult& result) {
   const Evaluation test = evaluate_on_test_images(run_, *run_.model, options_.workers);
-  const Evaluation ema_test = test.complete && run_.ema
-                                  ? evaluate_on_test_images(run_, *averaged_network(run_), options_.workers)
-                                  : Evaluation();
+  const Evaluation ema_test =
+      test.complete && run_.ema ? evaluate_on_test_images(run_, *averaged_network(run_, run_.recipe), options_.workers)
+                                : Evaluation();
   if (!test.complete || (run_.ema && !ema_test.complete)) {
     return false;
   }

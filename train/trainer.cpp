@@ -11,6 +11,7 @@
 #include "train/interrupt.h"
 #include "train/output.h"
 #include "train/ranges.h"
+#include "train/recalibrate.h"
 #include "train/run_evaluation.h"
 #include "train/run_folder.h"
 #include "train/run_output.h"
@@ -271,6 +272,21 @@ std::filesystem::path Trainer::checkpoint_file() const {
 
 Evaluation Trainer::evaluate_fit(int64_t images) {
   return evaluate_on_training_images(state_, *state_.model, images, options_.workers);
+}
+
+Evaluation Trainer::evaluate_test() {
+  return evaluate_on_test_images(state_, *state_.model, options_.workers);
+}
+
+void Trainer::take_averages(int64_t batches) {
+  const std::shared_ptr<nn::Module> averaged = averaged_network(state_, in_full_precision(state_.recipe));
+  if (batches > 0) {
+    data::Loader loader = make_train_loader(state_.recipe, state_.train_set, options_.workers, /* first_step= */ 0,
+                                            averaged->device(), state_.processes.part());
+    recalibrate(*averaged, loader, batches);
+  }
+  state_.model->load_state_dict(averaged->state_dict());
+  state_.processes.average_statistics(state_);
 }
 
 TrainResult Trainer::run() {

@@ -95,6 +95,12 @@ class Trainer {
   /// Evaluates the network on a fixed part of the training images (evaluate_on_training_images()), outside the time of
   /// run().
   Evaluation evaluate_fit(int64_t images);
+  /// Evaluates the network on the test images, likewise.
+  Evaluation evaluate_test();
+  /// Puts the moving averages (Recipe::model_ema) into the network of a finished run. `batches` above 0: the running
+  /// statistics are made anew for them by so many training batches at most (recalibrate()), else they are averages,
+  /// too. Call only evaluations afterwards.
+  void take_averages(int64_t batches = 0);
   /// Makes a few steps on the run's own images, and writes nothing. Call nothing else afterwards, since the network has
   /// changed. Throws OutOfMemory as run() does.
   DryRun dry_run();

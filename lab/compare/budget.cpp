@@ -89,7 +89,8 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
 double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
   const int64_t steps = images / cell.batch_size;
-  return cost.start + evaluations * cost.evaluation + cost.fit + static_cast<double>(steps) * cost.step;
+  const double kinds = cell.option("weights").starts_with("ema") ? 2 : 1;  // of weights, each evaluated
+  return cost.start + kinds * evaluations * cost.evaluation + cost.fit + static_cast<double>(steps) * cost.step;
 }
 
 /// Seconds that all runs take with this many images each, with their trials of learning rates.

@@ -177,11 +177,21 @@ class CellRun {
 
   train::TrainResult run() {
     train::TrainResult result = trainer_->run();
+    const std::string weights = comparison_.cells[cell_].option("weights");
+    const bool averaged = result.finished && weights.starts_with("ema");
+    if (averaged) {
+      save();  // the run goes on from here if a signal comes now
+      constexpr int64_t kBatches = 50;
+      const bool anew = weights == "ema-recalibrated";
+      trainer_->take_averages(anew ? kBatches : 0);
+      result.test = anew ? trainer_->evaluate_test() : result.ema_test;
+      result.finished = result.test.complete;
+    }
     if (result.finished) {
       fit_ = trainer_->evaluate_fit(std::min(result.test.images, kMostFitImages));
       result.finished = fit_.complete;  // else it is made when the run goes on
     }
-    if (!result.finished) {
+    if (!result.finished && !averaged) {
       save();
     }
     progress_->complete(result);

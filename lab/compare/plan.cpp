@@ -62,6 +62,15 @@ ComparisonOptions completed(ComparisonOptions options) {
   check_each_once("datasets", options.datasets);
   for (auto of_axis = options.options.begin(); of_axis != options.options.end();) {
     auto& [name, words] = *of_axis;
+    if (train::find_recipe_option(name) == nullptr) {  // an axis of comparisons alone
+      for (const std::string& word : words) {
+        train::Recipe recipe;
+        take_option(recipe, "compare", name, word);
+      }
+      check_each_once(name, words);
+      of_axis = words.empty() ? options.options.erase(of_axis) : std::next(of_axis);
+      continue;
+    }
     const train::RecipeOption& option = train::recipe_option(name);
     for (std::string& word : words) {  // 0.05 and 5e-2 are one value
       train::Recipe recipe;

@@ -85,6 +85,14 @@ const std::vector<Study>& studies() {
        .options = {{"opt", {"sgd"}}, {"weight-decay", {"0.005", "0.02"}}},
        .seeds = kSeeds,
        .budget_test_images = kTestImages},
+      {.name = "ema",
+       .question = "whether averaged weights need batch norm statistics of their own",
+       .models = {"resnet18"},
+       .norms = {"batch"},
+       .batch_sizes = {32},  // many steps to average
+       .options = {{"weights", {"last", "ema", "ema-recalibrated"}}},
+       .seeds = kSeeds,
+       .budget_test_images = kTestImages},
   };
   return all;
 }

@@ -27,8 +27,8 @@ struct Study {
   int64_t budget_test_images = 2000;
 };
 
-/// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt, derf and weight-decay, which
-/// weigh a claim (lab/report/claim.h).
+/// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt, derf, weight-decay and ema,
+/// which weigh a claim (lab/report/claim.h).
 const std::vector<Study>& studies();
 
 /// The study of this name. Throws Error "study: …" for an unknown one, with the nearest known name.

@@ -261,6 +261,19 @@ const std::vector<Claim>& claims() {
                          .sign = Sign::any,
                          .with = {{kLr, "0.05"}, {"weight-decay", "0.02"}},
                          .reference_with = {{kLr, "0.05"}, {"weight-decay", "0.005"}}}}},
+      {.study = "ema",
+       .sentence =
+           "averaged weights need no batch norm statistics of their own, since the averages of the running statistics "
+           "do as well",
+       .source = "R. Wightman in issue 106 of pytorch-image-models",
+       .setting =
+           "short runs of ResNet-18 on small images and an average over about a hundred steps, where timm's are of "
+           "ImageNet and thousands",
+       .expectations = {{.norm = "batch",
+                         .reference = "batch",
+                         .sign = Sign::none,
+                         .with = {{"weights", "ema-recalibrated"}},
+                         .reference_with = {{"weights", "ema"}}}}},
   };
   return all;
 }

@@ -77,11 +77,31 @@ const std::vector<OptionAxis>& option_axes() {
   static const std::vector<OptionAxis> axes = {
       {.option = "opt", .flag = "optimizers", .changes_work = true},
       {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
-      {.option = "train-images", .flag = "train-images", .changes_work = false}};
+      {.option = "train-images", .flag = "train-images", .changes_work = false},
+      {.option = "weights", .flag = "weights", .changes_work = false}};
   return axes;
 }
 
+namespace {
+
+/// The axis of the weights that are tested: each run has the averages that its word asks for.
+void take_weights(train::Recipe& recipe, std::string_view op, const std::string& word) {
+  check(word == "last" || word == "ema" || word == "ema-recalibrated", op,
+        "weights: expected last, ema or ema-recalibrated, got '{}'", excerpt(word));
+  recipe.model_ema = word != "last";
+  const train::Recipe otherwise;
+  constexpr double kDecay = 0.99;  // about a hundred steps: runs of a comparison are short
+  recipe.model_ema_decay = recipe.model_ema ? kDecay : otherwise.model_ema_decay;
+  recipe.model_ema_warmup = recipe.model_ema;
+}
+
+}  // namespace
+
 void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word) {
+  if (name == "weights") {
+    take_weights(recipe, op, word);
+    return;
+  }
   check(train::recipe_option(name).take(recipe, word), op, "{}: expected a value of that option, got '{}'", name,
         excerpt(word));
 }
@@ -95,7 +115,8 @@ const std::vector<Axis>& further_axes() {
       {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }},
       {.name = "optimizer", .value = [](const Settings& s) { return s.option("opt"); }},
       {.name = "weight decay", .value = [](const Settings& s) { return s.option("weight-decay"); }},
-      {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }}};
+      {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }},
+      {.name = "weights", .value = [](const Settings& s) { return s.option("weights"); }}};
   return axes;
 }
 

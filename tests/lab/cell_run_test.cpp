@@ -15,6 +15,7 @@
 #include "nn/sequential.h"
 #include "train/checkpoint.h"
 #include "train/interrupt.h"
+#include "train/recalibrate.h"
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
@@ -139,6 +140,44 @@ void check_same(const Comparison& found, const Comparison& whole) {
 }
 
 }  // namespace
+
+TEST_CASE("cell run: averaged weights are tested, with averaged statistics or with new ones") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  options.options["weights"] = {"last", "ema", "ema-recalibrated"};
+  options.telemetry = false;
+  Comparison comparison = plan_comparison(options);
+  REQUIRE(comparison.cells.size() == 3);
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
+    run_cell(i, comparison, options, "cell");
+    REQUIRE(comparison.cells[i].state == CellState::finished);
+    CHECK(comparison.cells[i].losses == comparison.cells[0].losses);  // the training is the same
+  }
+  const Cell& last = comparison.cells[0];
+  const Cell& ema = comparison.cells[1];
+  const Cell& anew = comparison.cells[2];
+
+  const train::Recipe recipe = recipe_of(comparison, anew);
+  CHECK(recipe.model_ema);
+  CHECK_FALSE(recipe_of(comparison, last).model_ema);
+  train::Trainer trainer(recipe, {.output = {}, .quiet = true});
+  const train::TrainResult result = trainer.run();
+  CHECK(last.loss == result.test.loss);
+  CHECK(ema.loss == result.ema_test.loss);
+  CHECK(ema.loss != last.loss);
+  const auto network = train::make_model(recipe, train::make_dataset(recipe, data::Split::train)->info().num_classes());
+  network->load_state_dict(trainer.checkpoint().ema);
+  data::Loader batches = train::make_train_loader(recipe, train::make_dataset(recipe, data::Split::train), 0);
+  train::recalibrate(*network, batches, 50);
+  data::Loader tests = train::make_test_loader(recipe, train::make_dataset(recipe, data::Split::test), 0);
+  CHECK(anew.loss == train::evaluate(*network, tests).loss);
+  CHECK(anew.loss != ema.loss);
+  CHECK(ema.fit.value().loss != last.fit.value().loss);
+  CHECK(anew.fit.value().loss != ema.fit.value().loss);
+  options.options["weights"] = {"best"};
+  CHECK(test::error_of([&] { plan_comparison(options); }) ==
+        "compare: weights: expected last, ema or ema-recalibrated, got 'best'");
+}
 
 TEST_CASE("cell run: the network's fit is measured on a fixed part of its training images, as test images are seen") {
   const TemporaryFolder folder;

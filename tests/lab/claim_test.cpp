@@ -46,14 +46,14 @@ bool is(const Settings& settings, const std::string& norm) {
 }  // namespace
 
 TEST_CASE("claims: each has a study, whose grid has the norms and values of its expectations") {
-  REQUIRE(claims().size() == 5);
+  REQUIRE(claims().size() == 6);
   for (const Claim& claim : claims()) {
     CAPTURE(claim.study);
     const Verdict equal = verdict(
         claim.study, [](const Settings&) { return 80.0; }, 0.01);
     CHECK(equal.text.find("lacks") == std::string::npos);
     CHECK(equal.text.find("beside") != std::string::npos);
-    CHECK(claim.source.starts_with("arXiv "));
+    CHECK((claim.source.starts_with("arXiv ") || claim.study == "ema"));
   }
   CHECK(claim_of("batch-size") == nullptr);
   CHECK(claim_text(Comparison{}).empty());
@@ -178,6 +178,21 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
             .text.starts_with("not decided. batch with lr 0.2 and weight-decay 0.005 beside batch with lr 0.05 and "
                               "weight-decay 0.02: the "
                               "comparison lacks that norm or its values"));
+}
+
+TEST_CASE("claims: averaged weights with statistics of their own, both ways and not decided") {
+  const auto with = [](double anew) {
+    return [=](const Settings& s) {
+      return 80 + (s.option("weights") == "ema-recalibrated" ? anew : 0) - (s.option("weights") == "last" ? 5 : 0);
+    };
+  };
+  CHECK(verdict("ema", with(0), 0.02).state == State::supported);
+  CHECK(verdict("ema", with(2), 0.02).state == State::contradicted);
+  CHECK(verdict("ema", with(-2), 0.02).state == State::contradicted);
+  const Verdict unclear = verdict("ema", with(0.2), 3);
+  CHECK(unclear.state == State::undecided);
+  CHECK(unclear.text.starts_with("not decided. batch with weights ema-recalibrated beside batch with weights ema: "));
+  CHECK(unclear.text.find("more seeds") != std::string::npos);
 }
 
 TEST_CASE("claims: nothing is decided before the last run, and by one seed") {

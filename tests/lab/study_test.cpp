@@ -43,11 +43,12 @@ TEST_CASE("study: each is a grid in which what it asks for varies") {
       norms.insert(cell.norm);
     }
     const bool asks = claim_of(study.name) == nullptr;
-    CHECK(norms.contains("batch") == (asks || study.name == "weight-decay"));  // the reference; a claim names its own
-    const bool one_norm = study.name == "weight-decay";
+    CHECK(norms.contains("batch") ==
+          (asks || study.name == "weight-decay" || study.name == "ema"));  // the reference; a claim names its own
+    const bool one_norm = study.name == "weight-decay" || study.name == "ema";
     CHECK(norms.size() >= (asks ? 3U : one_norm ? 1U : 2U));
     CHECK((batches.size() > 1) == (study.name == "batch-size"));
-    CHECK((lrs.size() > 1) == (study.name == "batch-size" || study.name == "lr" || one_norm));
+    CHECK((lrs.size() > 1) == (study.name == "batch-size" || study.name == "lr" || study.name == "weight-decay"));
     CHECK((precisions.size() > 1) == (study.name == "precision"));
     CHECK((models.size() > 1) == (study.name == "depth"));
     CHECK_FALSE(study.question.empty());
