@@ -92,6 +92,48 @@ TEST_CASE("interaction: each of two axes is tested where the other is the same")
   CHECK(found[0].decision.state == Decision::State::unknown);  // the same gains, seed by seed
 }
 
+TEST_CASE("interaction: depth is an axis, and each deeper network is tested beside the shallowest") {
+  // Group norm gains 2 points on batch norm in ResNet-18, 2 in ResNet-34 and loses 3 in ResNet-50.
+  Comparison comparison = example();
+  comparison.timings.clear();
+  comparison.timing_rounds = 0;
+  comparison.cells.clear();
+  const std::vector<std::pair<std::string, double>> gains = {{"resnet18", 2}, {"resnet34", 2}, {"resnet50", -3}};
+  for (size_t i = 0; i < gains.size(); ++i) {
+    for (const uint64_t seed : {0, 1, 2}) {
+      const double own = static_cast<double>((seed + i) % 3);  // other ones in each network
+      const double of_seed = 0.7 + 0.02 * static_cast<double>(i) + 0.01 * static_cast<double>(seed);
+      comparison.cells.push_back(finished(gains[i].first, "batch", seed, of_seed, 100));
+      comparison.cells.push_back(
+          finished(gains[i].first, "group", seed, of_seed + (gains[i].second + 0.1 * own) / 100, 100));
+    }
+  }
+  const std::vector<Interaction> found = interactions_of(comparison);
+  REQUIRE(found.size() == 2);
+  for (const Interaction& one : found) {
+    CHECK(one.axis == "model");
+    CHECK(one.from == "resnet18");
+    CHECK(one.norm == "group");
+    CHECK(one.place.empty());
+  }
+  CHECK(found[0].to == "resnet34");
+  CHECK(found[0].decision.state == Decision::State::none_found);
+  CHECK(found[0].decision.difference == doctest::Approx(0).scale(1));
+  CHECK(found[1].to == "resnet50");
+  CHECK(found[1].decision.found());
+  CHECK(found[1].decision.difference == doctest::Approx(-5));
+  CHECK(interaction_note(comparison)
+            .starts_with("Interactions: from model resnet18 to resnet50, group loses 5.0 "
+                         "points ("));
+  for (Cell& cell : comparison.cells) {
+    if (cell.model == "resnet50" && cell.norm == "group") {
+      cell.accuracy = cell.accuracy + 0.05;  // as in the others
+    }
+  }
+  CHECK(interaction_note(comparison) ==
+        "No difference between a norm and batch norm was found to change along an axis (2 tests of interactions).");
+}
+
 TEST_CASE("interaction: images count, and nothing is said before all runs are made") {
   Comparison comparison = two_batch_sizes({5, 1});
   for (Cell& cell : comparison.cells) {
