@@ -277,7 +277,7 @@ Command add_bench(CLI::App& program) {
       .default_str("by the file's name, else csv")
       .group(kResults);
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "timeout", "verbose-ranks", "quiet"});
+  state->running.add(app, {"threads", "device", "conv", "timeout", "verbose-ranks", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -491,8 +491,8 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       .group("Running");
   state->dynamics_option = option_of(app, "--dynamics");
   state->running.add_plugin(app);
-  state->running.add(app,
-                     {"threads", "device", "workers", "log-interval", "procs", "timeout", "verbose-ranks", "quiet"});
+  state->running.add(
+      app, {"threads", "device", "conv", "workers", "log-interval", "procs", "timeout", "verbose-ranks", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

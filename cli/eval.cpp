@@ -281,7 +281,7 @@ Command add_eval(CLI::App& program) {
   state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "workers", "quiet"});
+  state->running.add(app, {"threads", "device", "conv", "workers", "quiet"});
   state->model = option_of(app, "--model");
   state->convert_norm = option_of(app, "--convert-norm");
   return {&app, [state] { return run(*state); }};

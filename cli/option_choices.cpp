@@ -3,6 +3,7 @@
 #include "lab/audit/cases.h"
 #include "lab/compare/study.h"
 #include "models/state_dict_names.h"
+#include "ops/conv/conv.h"
 #include "train/recipe_option.h"
 #include "train/step_graph.h"
 
@@ -32,6 +33,7 @@ const std::map<std::string, Names>& everywhere() {
       {"format", {"contiguous", "channels_last"}},
       {"library", {"timm", "torchvision"}},  // of export
       {"dtype", {"float32", "float64", "bfloat16", "float16"}},
+      {"conv", conv2d_modes()},
       {"cuda-graph", train::graph_mode_names()},
       {"device", {"cpu", "cuda", "cuda-emulated"}},
       {"lr-scaling", {"none", "sqrt", "linear"}},

@@ -4,9 +4,11 @@
 #include "cli/option.h"
 #include "cli/plugins.h"
 #include "core/error.h"
+#include "core/nearest_name.h"
 #include "core/parallel.h"
 #include "core/toml_lines.h"
 #include "nn/plugin.h"
+#include "ops/conv/conv.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -145,6 +147,13 @@ const std::vector<RunOption>& run_options() {
        "steps between two lines of the log"},
       {"device", &RunOptions::device, "where it is computed: cpu, cuda, cuda:N, or cuda-emulated, which is for tests",
        "cpu, or NORMA_DEVICE"},
+      {.name = "conv",
+       .field = &RunOptions::conv,
+       .help =
+           "fast or exact: float32 3x3 convolutions on CPUs by Winograd's transforms where those are faster, or never "
+           "(docs/precision.md)",
+       .otherwise = "fast, or NORMA_CONV",
+       .word = "NAME"},
       {.name = "cuda-graph",
        .field = &RunOptions::cuda_graph,
        .help = "on, off or auto: each step by one launch of a CUDA graph; auto: where a step can be recorded",
@@ -234,6 +243,11 @@ void RunOptions::apply(std::string_view command) const {
   if (!device.empty()) {
     check_available(command, device_from_string(device));
     set_default_device(device_from_string(device));
+  }
+  if (!conv.empty()) {
+    const std::vector<std::string> names = conv2d_modes();
+    check(std::ranges::find(names, conv) != names.end(), command, "conv: {}", unknown_name("mode", conv, names));
+    set_conv2d_implementation(conv, kCpu);
   }
   if (threads > 0) {
     set_num_threads(static_cast<int>(threads));

@@ -55,6 +55,7 @@ struct RunOptions {
   bool verbose_ranks = false;
   bool quiet = false;
   std::string device;                ///< "": the default device
+  std::string conv;                  ///< "", "fast" or "exact": set_conv2d_implementation()
   std::string cuda_graph = "auto";   ///< one of train::graph_mode_names()
   std::vector<std::string> plugins;  ///< loaded by main(), before there are options
   // The files that `norma train` writes beside last.safetensors and the tables.

@@ -166,7 +166,7 @@ Command add_run(CLI::App& program) {
   add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4",
            "ConvNeXt: size and stride of the first convolution");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device"});
+  state->running.add(app, {"threads", "device", "conv"});
   return {&app, [state] { return run(*state); }};
 }
 

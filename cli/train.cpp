@@ -309,7 +309,7 @@ Command add_train(CLI::App& program) {
       .group("Running");
   add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "cuda-graph", "workers", "log-interval", "procs"});
+  state->running.add(app, {"threads", "device", "conv", "cuda-graph", "workers", "log-interval", "procs"});
   add_value<int64_t>(
       app, "--batch-size-per-process", train::ranges::kBatchSize,
       [state](int64_t n) { state->batch_size_per_process = n; },

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <string>
@@ -19,9 +20,10 @@ template <class T>
 class Implementations {
  public:
   /// `all` holds null for implementations that this build lacks. The environment's `variable` may force one by name.
-  /// `through_float` does the 16-bit cases that no other does.
-  Implementations(std::string_view op, const char* variable, std::vector<const T*> all, const T& through_float)
-      : op_(op), variable_(variable), all_(std::move(all)), through_float_(&through_float) {
+  /// `through_float` does the 16-bit cases that no other does. `modes` are names that force none, for the op itself.
+  Implementations(std::string_view op, const char* variable, std::vector<const T*> all, const T& through_float,
+                  std::vector<std::string> modes = {})
+      : op_(op), variable_(variable), all_(std::move(all)), through_float_(&through_float), modes_(std::move(modes)) {
     std::erase(all_, nullptr);
   }
 
@@ -33,11 +35,17 @@ class Implementations {
     return names;
   }
 
-  /// Forces an implementation in all cases that it supports; "" returns to the order. Throws Error for an unknown name.
+  /// Forces an implementation in all cases that it supports; "" and a mode return to the order. Throws Error for an
+  /// unknown name.
   void force(const std::string& name) {
     const T* const found = find(name);
     read_environment();
-    forced_ = found;
+    take(found, name);
+  }
+  /// The mode that was named last; "" if none was, or if an implementation was named since.
+  [[nodiscard]] const std::string& mode() {
+    read_environment();
+    return mode_;
   }
   /// Null if none is forced.
   [[nodiscard]] const T* forced() {
@@ -67,7 +75,7 @@ class Implementations {
 
  private:
   const T* find(const std::string& name) const {
-    if (name.empty()) {
+    if (name.empty() || std::ranges::find(modes_, name) != modes_.end()) {
       return nullptr;
     }
     for (const T* implementation : all_) {
@@ -75,21 +83,31 @@ class Implementations {
         return implementation;
       }
     }
-    fail(op_, "implementation: expected one of {}, got {}", fmt::join(names(), ", "), name);
+    std::vector<std::string> all = names();
+    all.insert(all.end(), modes_.begin(), modes_.end());
+    fail(op_, "implementation: expected one of {}, got {}", fmt::join(all, ", "), name);
   }
 
   /// Runs at the first use, so that a wrong name is an error of the op and not of the program's start.
   void read_environment() {
     std::call_once(environment_is_read_, [this] {
       const char* const name = std::getenv(variable_);
-      forced_ = find(name == nullptr ? "" : name);
+      const std::string given = name == nullptr ? "" : name;
+      take(find(given), given);
     });
+  }
+
+  void take(const T* found, const std::string& name) {
+    forced_ = found;
+    mode_ = found == nullptr ? name : "";
   }
 
   std::string_view op_;
   const char* variable_;
   std::vector<const T*> all_;
   const T* through_float_;
+  std::vector<std::string> modes_;
+  std::string mode_;
   std::once_flag environment_is_read_;
   const T* forced_ = nullptr;
 };

@@ -6,6 +6,7 @@
 #include "core/version.h"
 #include "data/image_file.h"
 #include "nn/plugin.h"
+#include "ops/conv/conv.h"
 #include "parallel/process_group.h"
 
 #include <fmt/format.h>
@@ -98,7 +99,8 @@ std::string build() {
 #else
   const std::string_view optimised = "not optimised";
 #endif
-  return fmt::format("{}, kernels for {}", optimised, simd::target());
+  return fmt::format("{}, kernels for {}{}", optimised, simd::target(),
+                     conv2d_is_exact() ? ", exact convolutions" : "");
 }
 
 /// "4.5 (libgomp)": the version of OpenMP, from the date in _OPENMP, and the loaded runtime.

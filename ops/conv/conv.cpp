@@ -341,4 +341,12 @@ void set_conv2d_implementation(const std::string& name, Device device) {
   kernels::conv_kernels.at("conv2d", device)->implementations().force(name);
 }
 
+std::vector<std::string> conv2d_modes() {
+  return {"fast", "exact"};
+}
+
+bool conv2d_is_exact() {
+  return kernels::conv_cpu.implementations().mode() == "exact";
+}
+
 }  // namespace norma

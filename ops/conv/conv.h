@@ -27,10 +27,12 @@ struct Conv2dOptions {
 /// undefined. Result: (N, O, H', W') with H' = (H + 2 padding - dilation (kH - 1) - 1) / stride + 1, channels_last iff
 /// x or weight suggests it (strict predicate), else contiguous. Floating dtypes; 16-bit ones are summed in float32 and
 /// rounded once. Differentiable, also twice.
-/// The first implementation that supports the case computes it: our own (depthwise with stride 1), oneDNN, Eigen.
-/// NORMA_CONV=depthwise|onednn|eigen|reference forces one, in all cases that it supports; reference is the definition
-/// as plain loops. On CUDA: our own (depthwise with kernels of 3x3, 5x5 and 7x7 and stride 1 or 2), cuDNN;
-/// NORMA_CONV=depthwise|cudnn.
+/// The first implementation that supports the case computes it: our own (depthwise with stride 1), oneDNN, Eigen. In
+/// float32 with 3x3 kernels, stride 1 and no groups, Winograd's transforms do where they are faster: in tiles of 2x2
+/// outputs they round as little as the sums of the definition, in tiles of 4x4 about twice as much (docs/precision.md).
+/// NORMA_CONV=exact leaves them out; NORMA_CONV=depthwise|onednn|eigen|winograd_4x4|winograd_2x2|reference forces one
+/// implementation, in all cases that it supports; reference is the definition as plain loops. On CUDA: our own
+/// (depthwise with kernels of 3x3, 5x5 and 7x7 and stride 1 or 2), cuDNN; NORMA_CONV=depthwise|cudnn.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, const Conv2dOptions& options = {});
 
 /// conv2d() with a residual and an activation: activation(conv2d(x) + residual). If no gradient is recorded, a library
@@ -42,8 +44,12 @@ Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 
 /// Names of the implementations for tensors on `device`, in the order they are tried.
 std::vector<std::string> conv2d_implementations(Device device = default_device());
-/// Forces an implementation for this process, in all cases that it supports; "" returns to the order. Throws Error for
-/// a name that this build lacks.
+/// Forces an implementation for this process, in all cases that it supports. "" or "fast" returns to the order, "exact"
+/// to the order without Winograd's transforms. Throws Error for a name that this build lacks.
 void set_conv2d_implementation(const std::string& name, Device device = default_device());
+/// "fast" and "exact". On CUDA they mean the same, since no plan of cuDNN's is Winograd's.
+std::vector<std::string> conv2d_modes();
+/// True iff set_conv2d_implementation() or NORMA_CONV said "exact" for the CPU.
+bool conv2d_is_exact();
 
 }  // namespace norma

@@ -1,5 +1,6 @@
 #include "core/dtype.h"
 #include "core/parallel.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/kernels.h"
 
@@ -37,13 +38,19 @@ void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
 }
 
 Implementations<Conv2dImplementation>& implementations() {
-  static Implementations<Conv2dImplementation> list(
-      "conv2d", "NORMA_CONV", {conv2d_depthwise(), conv2d_onednn(), conv2d_eigen(), conv2d_reference()},
-      *conv2d_through_float());
+  static Implementations<Conv2dImplementation> list("conv2d", "NORMA_CONV",
+                                                    {conv2d_depthwise(), conv2d_onednn(), conv2d_eigen(),
+                                                     conv2d_winograd_4x4(), conv2d_winograd_2x2(), conv2d_reference()},
+                                                    *conv2d_through_float(), conv2d_modes());
   return list;
 }
 
 const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
+  if (implementations().forced() == nullptr && implementations().mode() != "exact") {
+    if (const Conv2dImplementation* const found = fastest_winograd(conv, pass); found != nullptr) {
+      return *found;
+    }
+  }
   return implementations().choose(conv, pass);
 }
 

@@ -5,6 +5,7 @@
 #include "core/buffer.h"
 #include "core/parallel.h"
 #include "core/simd/memory.h"
+#include "ops/conv/channels_last.h"
 #include "ops/conv/kernels.h"
 
 #include <algorithm>
@@ -238,50 +239,6 @@ void weights_gradient(const Plane& p, const T* x, const T* dy, T* dweight) {
   }
 }
 
-/// Turns `images` matrices of (rows, columns) into (columns, rows): NCHW to NHWC and back.
-template <class T>
-void transpose_images(int64_t images, int64_t rows, int64_t columns, const T* in, T* out) {
-  constexpr int64_t kTile = 16;
-  const int64_t tiles = (rows + kTile - 1) / kTile;
-  parallel_for(0, images * tiles, /* grain= */ 8, [&](int64_t first, int64_t last) {
-    for (int64_t i = first; i < last; ++i) {
-      const T* source = in + i / tiles * rows * columns;
-      T* target = out + i / tiles * rows * columns;
-      const int64_t row_begin = i % tiles * kTile;
-      const int64_t row_end = std::min(rows, row_begin + kTile);
-      for (int64_t column = 0; column < columns; ++column) {
-        for (int64_t row = row_begin; row < row_end; ++row) {
-          target[column * rows + row] = source[row * columns + column];
-        }
-      }
-    }
-  });
-}
-
-/// Calls f with NHWC memory that holds the values of `data` (n, c, pixels).
-template <class T, class F>
-void read_channels_last(const Conv2dCase& conv, const void* data, int64_t pixels, F&& f) {
-  if (conv.channels_last) {
-    f(static_cast<const T*>(data));
-    return;
-  }
-  const Buffer<T> copy(conv.n * conv.c * pixels);
-  transpose_images(conv.n, conv.c, pixels, static_cast<const T*>(data), copy.data());
-  f(static_cast<const T*>(copy.data()));
-}
-
-/// Calls f with NHWC memory, whose values then go to `data`.
-template <class T, class F>
-void write_channels_last(const Conv2dCase& conv, void* data, int64_t pixels, F&& f) {
-  if (conv.channels_last) {
-    f(static_cast<T*>(data));
-    return;
-  }
-  const Buffer<T> copy(conv.n * conv.c * pixels);
-  f(copy.data());
-  transpose_images(conv.n, pixels, conv.c, copy.data(), static_cast<T*>(data));
-}
-
 /// Calls f(T{}, integral_constant kw).
 template <class F>
 void dispatch_width(const Conv2dCase& conv, F&& f) {
@@ -323,8 +280,8 @@ void depthwise_forward(const Conv2dCase& conv, const void* x, const void* weight
     using T = decltype(zero);
     const Buffer<T> packed(packed_size<T>(conv));
     pack_weights(conv.c, conv.kh * conv.kw, static_cast<const T*>(weight), /* flip= */ false, packed.data());
-    read_channels_last<T>(conv, x, conv.h * conv.w, [&](const T* in) {
-      write_channels_last<T>(conv, y, conv.oh * conv.ow, [&](T* out) {
+    read_channels_last<T>(conv, x, conv.c, conv.h * conv.w, [&](const T* in) {
+      write_channels_last<T>(conv, y, conv.c, conv.oh * conv.ow, [&](T* out) {
         convolve<T, width>(plane_of(conv), in, packed.data(), static_cast<const T*>(bias), out);
       });
     });
@@ -341,8 +298,8 @@ void depthwise_input_gradient(const Conv2dCase& conv, const void* dy, const void
     plane.padding_w = conv.kw - 1 - conv.padding_w;
     const Buffer<T> packed(packed_size<T>(conv));
     pack_weights(conv.c, conv.kh * conv.kw, static_cast<const T*>(weight), /* flip= */ true, packed.data());
-    read_channels_last<T>(conv, dy, conv.oh * conv.ow, [&](const T* in) {
-      write_channels_last<T>(conv, dx, conv.h * conv.w,
+    read_channels_last<T>(conv, dy, conv.c, conv.oh * conv.ow, [&](const T* in) {
+      write_channels_last<T>(conv, dx, conv.c, conv.h * conv.w,
                              [&](T* out) { convolve<T, width>(plane, in, packed.data(), /* bias= */ nullptr, out); });
     });
   });
@@ -351,8 +308,8 @@ void depthwise_input_gradient(const Conv2dCase& conv, const void* dy, const void
 void depthwise_weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
-    read_channels_last<T>(conv, x, conv.h * conv.w, [&](const T* in) {
-      read_channels_last<T>(conv, dy, conv.oh * conv.ow, [&](const T* gradient) {
+    read_channels_last<T>(conv, x, conv.c, conv.h * conv.w, [&](const T* in) {
+      read_channels_last<T>(conv, dy, conv.c, conv.oh * conv.ow, [&](const T* gradient) {
         weights_gradient<T, width>(plane_of(conv), in, gradient, static_cast<T*>(dweight));
       });
     });

@@ -41,6 +41,11 @@ struct Conv2dImplementation {
 /// nullptr in a build without oneDNN.
 const Conv2dImplementation* conv2d_onednn();
 const Conv2dImplementation* conv2d_eigen();
+/// Our own for 3x3 kernels with stride 1, in tiles of 2x2 or 4x4 outputs: see winograd.h.
+const Conv2dImplementation* conv2d_winograd_2x2();
+const Conv2dImplementation* conv2d_winograd_4x4();
+/// The faster of the two, or nullptr where others are faster.
+const Conv2dImplementation* fastest_winograd(const Conv2dCase& conv, Conv2dPass pass);
 /// Plain loops, in double. Only its name chooses it.
 const Conv2dImplementation* conv2d_reference();
 /// Our own kernels for depthwise convolutions with stride 1.

@@ -20,6 +20,8 @@ inline const std::vector<ConvShape>& conv_shapes() {
       {"3x3", 2, 5, 7, 6, 4, 3, 3, {}},
       {"3x3, padding 1, 31 to 33 channels", 2, 31, 6, 5, 33, 3, 3, {.padding = 1}},
       {"3x3, padding 1, 32 to 16 channels", 2, 32, 6, 5, 16, 3, 3, {.padding = 1}},
+      {"3x3, padding 2 and 0, 17 to 35 channels", 3, 17, 9, 11, 35, 3, 3, {.padding = {2, 0}}},
+      {"3x3, smaller than a tile", 2, 18, 1, 3, 16, 3, 3, {.padding = {1, 2}}},
       {"3x3, stride 2, padding 1, odd sizes", 3, 17, 9, 7, 15, 3, 3, {.stride = 2, .padding = 1}},
       {"3x3, stride 2, rest unused", 1, 3, 8, 10, 5, 3, 3, {.stride = 2}},
       {"3x3, dilation 2", 2, 4, 9, 8, 6, 3, 3, {.padding = 2, .dilation = 2}},

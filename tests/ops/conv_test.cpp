@@ -282,7 +282,7 @@ TEST_CASE("conv2d: reordered weights that inference keeps follow every change of
     const Tensor before = conv2d(x, weight, {}, options);
     CHECK(max_difference(before, expected()) <= 1e-4);
     CHECK(max_difference(conv2d(x, weight, {}, options), before) == 0);
-    CHECK(max_difference(conv2d(narrow(x, 0, 0, 2), weight, {}, options), narrow(before, 0, 0, 2)) <= 1e-5);
+    CHECK(max_difference(conv2d(narrow(x, 0, 0, 2), weight, {}, options), narrow(before, 0, 0, 2)) <= 1e-4);
     fill_(narrow(weight.detach(), 0, 1, 2), 0.5);
     CHECK(max_difference(conv2d(x, weight, {}, options), before) > 1);
     CHECK(max_difference(conv2d(x, weight, {}, options), expected()) <= 1e-3);  // sums of up to 171 products
@@ -330,7 +330,8 @@ TEST_CASE("conv2d: implementations are chosen in order, by name, and by what the
   CHECK(chosen(wide) == "eigen");
   for (const std::string& name : conv2d_implementations()) {
     const Forced forced(name);
-    CHECK(chosen(single) == (name == "depthwise" ? conv2d_implementations()[1] : name));
+    const bool supported = name != "depthwise" && !name.starts_with("winograd");
+    CHECK(chosen(single) == (supported ? name : conv2d_implementations()[1]));
   }
   kernels::Conv2dCase depthwise = single;
   depthwise.c = depthwise.o = depthwise.groups = 32;

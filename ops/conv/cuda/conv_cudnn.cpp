@@ -5,6 +5,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/tf32.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/cuda/bias_gradient.h"
 #include "ops/conv/cuda/choose_plan_cudnn.h"
 #include "ops/conv/kernels.h"
@@ -186,7 +187,7 @@ void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
 
 Implementations<Conv2dImplementation>& implementations() {
   static Implementations<Conv2dImplementation> list("conv2d", "NORMA_CONV", {conv2d_depthwise_cuda(), conv2d_cudnn()},
-                                                    *conv2d_cudnn());
+                                                    *conv2d_cudnn(), conv2d_modes());
   return list;
 }
 

@@ -1,4 +1,5 @@
 #include "core/device.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/cuda/bias_gradient.h"
 
 // Convolutions on cuda-emulated: our own kernels for CUDA, and the CPU's libraries in place of cuDNN.
@@ -10,7 +11,7 @@ namespace {
 Implementations<Conv2dImplementation>& implementations() {
   static Implementations<Conv2dImplementation> list(
       "conv2d", "NORMA_CONV", {conv2d_depthwise_emulated(), conv2d_onednn(), conv2d_eigen(), conv2d_reference()},
-      *conv2d_through_float());
+      *conv2d_through_float(), conv2d_modes());
   return list;
 }
 
