@@ -27,7 +27,10 @@ block() {  # block HEADING NUMBER: that block of code below the heading, its gri
 }
 
 figures() {  # figures FOLDER: the lines of its results without times and memory
-  cut -d, -f1-11,18,19 "$1/results.csv"
+  awk -F, 'NR == 1 {
+      for (i = 1; i <= NF; ++i) if ($i !~ /^(images_per_second|tax|tax_low|tax_high|peak_.*_bytes|seconds)$/) keep[++n] = i
+    }
+    { for (i = 1; i <= n; ++i) printf "%s%s", $keep[i], i < n ? "," : "\n" }' "$1/results.csv"
 }
 
 rm -rf "$work"
