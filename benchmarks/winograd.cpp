@@ -9,6 +9,8 @@
 #include "lab/report/table.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/kernels.h"
+#include "ops/optimizer/optimizer.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <fmt/format.h>
 
@@ -32,7 +34,7 @@ struct Shape {
   int64_t n, channels, size;
 };
 
-/// Those of ResNet-50 at batch 8 and 1, of ResNet-18 on images of 32x32, and others around them.
+/// They are those of ResNet-50 at batch 8 and 1, of ResNet-18 on images of 32x32, and others around them.
 constexpr Shape kShapes[] = {{8, 64, 56},  {8, 128, 28}, {8, 256, 14},  {8, 512, 7},   {1, 64, 56},  {1, 128, 28},
                              {1, 256, 14}, {1, 512, 7},  {32, 64, 32},  {32, 128, 16}, {32, 256, 8}, {32, 512, 4},
                              {32, 16, 32}, {32, 32, 32}, {128, 32, 14}, {64, 128, 7},  {64, 512, 7}, {8, 192, 28},
@@ -73,17 +75,11 @@ Run run(const std::string& implementation, const Tensor& x, const Tensor& weight
   return done;
 }
 
-/// The root of the mean square of a - b over that of b.
+/// The root of the mean square of a - b over that of b, which is float64.
 double relative_error(const Tensor& a, const Tensor& b) {
-  const std::vector<double> found = a.to_vector<double>();
-  const std::vector<double> expected = b.to_vector<double>();
-  double error = 0;
-  double total = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    error += std::pow(found[i] - expected[i], 2);
-    total += std::pow(expected[i], 2);
-  }
-  return std::sqrt(error / total);
+  const Tensor error = sub(copy_of(a, MemoryFormat::preserve, DType::float64), b);
+  const std::vector<double> sums = sums_of_squares({error, b}, kCpu).to_vector<double>();
+  return std::sqrt(sums[0] / sums[1]);
 }
 
 void compare(const Shape& shape, bool channels_last, int rounds, lab::Table& table) {

@@ -68,10 +68,9 @@ void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::strin
 
 /// The weights that are tested: an axis of comparisons alone.
 void add_weights(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
-  const std::vector<std::string> known = {"last", "ema", "ema-recalibrated"};
-  const auto take = [&options, known](const std::string& word) {
+  const auto take = [&options](const std::string& word) {
     options["weights"].push_back(word);
-    return std::ranges::find(known, word) != known.end();
+    return std::ranges::find(lab::tested_weights(), word) != lab::tested_weights().end();
   };
   add_items(
       app, "--weights", "last, ema or ema-recalibrated", [&options] { options.erase("weights"); }, take,

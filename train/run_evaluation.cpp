@@ -29,11 +29,9 @@ Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, in
   return evaluate_on(run, model, recipe, data::random_subset(run.train_set, count), workers);
 }
 
-std::shared_ptr<nn::Module> averaged_network(TrainingState& run, const Recipe& recipe) {
-  std::shared_ptr<nn::Module> model = make_model(recipe, run.train_set->info().num_classes());
+void load_averages(TrainingState& run, nn::Module& model) {
   // All steps so far may have been left out.
-  model->load_state_dict(run.optimizer->steps() > 0 ? run.ema->averages() : run.wide_state());
-  return model;
+  model.load_state_dict(run.optimizer->steps() > 0 ? run.ema->averages() : run.wide_state());
 }
 
 }  // namespace norma::train

@@ -5,7 +5,6 @@
 #include "train/training_state.h"
 
 #include <cstdint>
-#include <memory>
 
 // Evaluations of a run's networks. All processes of the run call them together.
 
@@ -19,7 +18,7 @@ Evaluation evaluate_on_test_images(TrainingState& run, nn::Module& model, int wo
 /// images alone.
 Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, int64_t images, int workers);
 
-/// Makes a network by a recipe, with the moving averages of the run's tensors. Expects TrainingState::ema.
-std::shared_ptr<nn::Module> averaged_network(TrainingState& run, const Recipe& recipe);
+/// Puts the moving averages of the run's tensors into another network of its kind. Expects TrainingState::ema.
+void load_averages(TrainingState& run, nn::Module& model);
 
 }  // namespace norma::train

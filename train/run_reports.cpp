@@ -119,9 +119,7 @@ void RunReports::report(TrainResult& result, double images_per_second) {
 
 bool RunReports::evaluate_into(TrainResult& result) {
   const Evaluation test = evaluate_on_test_images(run_, *run_.model, options_.workers);
-  const Evaluation ema_test =
-      test.complete && run_.ema ? evaluate_on_test_images(run_, *averaged_network(run_, run_.recipe), options_.workers)
-                                : Evaluation();
+  const Evaluation ema_test = test.complete && run_.ema ? evaluate_averages() : Evaluation();
   if (!test.complete || (run_.ema && !ema_test.complete)) {
     return false;
   }
@@ -131,6 +129,14 @@ bool RunReports::evaluate_into(TrainResult& result) {
     options_.observer->evaluated(run_.step, test);
   }
   return true;
+}
+
+Evaluation RunReports::evaluate_averages() {
+  if (!ema_model_) {
+    ema_model_ = make_model(run_.recipe, run_.train_set->info().num_classes());
+  }
+  load_averages(run_, *ema_model_);
+  return evaluate_on_test_images(run_, *ema_model_, options_.workers);
 }
 
 void RunReports::print_start() {

@@ -7,6 +7,7 @@
 #include "train/training_state.h"
 #include "train/training_step.h"
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -42,12 +43,14 @@ class RunReports {
  private:
   [[nodiscard]] bool evaluation_is_due() const;
   [[nodiscard]] bool row_is_due() const;
+  Evaluation evaluate_averages();
 
   TrainingState& run_;
   const TrainerOptions& options_;
   RunOutput& output_;
   Progress progress_;
   std::optional<RunLog> log_;
+  std::shared_ptr<nn::Module> ema_model_;  // for evaluating the averages; made at the first use
 };
 
 }  // namespace norma::train

@@ -279,7 +279,9 @@ Evaluation Trainer::evaluate_test() {
 }
 
 void Trainer::take_averages(int64_t batches) {
-  const std::shared_ptr<nn::Module> averaged = averaged_network(state_, in_full_precision(state_.recipe));
+  const std::shared_ptr<nn::Module> averaged =
+      make_model(in_full_precision(state_.recipe), state_.train_set->info().num_classes());
+  load_averages(state_, *averaged);
   if (batches > 0) {
     data::Loader loader = make_train_loader(state_.recipe, state_.train_set, options_.workers, /* first_step= */ 0,
                                             averaged->device(), state_.processes.part());

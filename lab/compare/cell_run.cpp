@@ -198,7 +198,7 @@ class CellRun {
     return result;
   }
 
-  /// Of a finished run.
+  /// Expects a finished run.
   [[nodiscard]] Fit fit() const { return {.images = fit_.images, .accuracy = fit_.accuracy, .loss = fit_.loss}; }
 
   /// The record so far; none if the first step has not ended.

@@ -20,9 +20,9 @@ void fill(std::vector<T>& values, const std::vector<T>& of_study) {
 }  // namespace
 
 const std::vector<Study>& studies() {
-  // Made for ten minutes on two cores (--budget 10m). Batches of 32 where large ones would make few steps of it.
-
-  // Of studies with a claim, whose differences of a few tenths of a point need several seeds and many test images.
+  // The studies are made for ten minutes on two cores (--budget 10m). They have batches of 32 where larger ones would
+  // leave few steps. Those with a claim have several seeds and many test images, since they tell differences of a few
+  // tenths of a point.
   static const std::vector<uint64_t> kSeeds = {0, 1, 2};
   constexpr int64_t kTestImages = 4000;
   static const std::vector<Study> all = {

@@ -82,11 +82,16 @@ const std::vector<OptionAxis>& option_axes() {
   return axes;
 }
 
+const std::vector<std::string>& tested_weights() {
+  static const std::vector<std::string> words = {"last", "ema", "ema-recalibrated"};
+  return words;
+}
+
 namespace {
 
 /// The axis of the weights that are tested: each run has the averages that its word asks for.
 void take_weights(train::Recipe& recipe, std::string_view op, const std::string& word) {
-  check(word == "last" || word == "ema" || word == "ema-recalibrated", op,
+  check(std::ranges::find(tested_weights(), word) != tested_weights().end(), op,
         "weights: expected last, ema or ema-recalibrated, got '{}'", excerpt(word));
   recipe.model_ema = word != "last";
   const train::Recipe otherwise;

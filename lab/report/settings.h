@@ -52,14 +52,18 @@ struct Axis {
   std::string (*value)(const Settings& settings);
 };
 
-/// An axis whose values are those of an option of the recipe. A comparison may have it or not.
+/// An axis whose values are those of an option of the recipe, or of one that comparisons alone have. A comparison may
+/// have it or not.
 struct OptionAxis {
   const char* option;  ///< "opt"
   const char* flag;    ///< its name on the command line, beside the option's: "optimizers"
   bool changes_work;   ///< a step takes another time with another value
 };
-/// The optimizer, the weight decay and the number of training images.
+/// The optimizer, the weight decay, the number of training images, and the weights that are tested.
 const std::vector<OptionAxis>& option_axes();
+
+/// The words of the axis "weights", which is no option of the recipe: last, ema, ema-recalibrated.
+const std::vector<std::string>& tested_weights();
 
 /// Gives an option of a recipe the value of a word. Throws Error, in the name of `op`, for a word that is none.
 void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word);

@@ -4,7 +4,7 @@
 #include "core/kernels.h"
 #include "core/op_call.h"
 
-#include <utility>
+#include <array>
 
 // Kernels for NHWC images that are given NCHW ones.
 

@@ -28,8 +28,8 @@ struct Conv2dOptions {
 /// x or weight suggests it (strict predicate), else contiguous. Floating dtypes; 16-bit ones are summed in float32 and
 /// rounded once. Differentiable, also twice.
 /// The first implementation that supports the case computes it: our own (depthwise with stride 1), oneDNN, Eigen. In
-/// float32 with 3x3 kernels, stride 1 and no groups, Winograd's transforms do where they are faster: in tiles of 2x2
-/// outputs they round as little as the sums of the definition, in tiles of 4x4 about twice as much (docs/precision.md).
+/// float32 with 3x3 kernels, stride 1 and no groups, Winograd's transforms do where they are faster, in tiles of 2x2 or
+/// 4x4 outputs; they round otherwise than the sums of the definition (docs/precision.md).
 /// NORMA_CONV=exact leaves them out; NORMA_CONV=depthwise|onednn|eigen|winograd_4x4|winograd_2x2|reference forces one
 /// implementation, in all cases that it supports; reference is the definition as plain loops. On CUDA: our own
 /// (depthwise with kernels of 3x3, 5x5 and 7x7 and stride 1 or 2), cuDNN; NORMA_CONV=depthwise|cudnn.

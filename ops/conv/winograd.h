@@ -4,8 +4,8 @@
 
 // The transforms of Winograd's convolution with 3x3 kernels (Lavin and Gray, arXiv:1509.09308). Outputs are made in
 // tiles of m x m. A tile needs (m + 2) x (m + 2) inputs, whose transform is multiplied by that of the weights, element
-// by element and summed over channels: (m + 2)² matrix products for all tiles. That is 9 m² / (m + 2)² times fewer
-// multiplications than the definition has: 4 for m = 4, 2.25 for m = 2.
+// by element and summed over channels: (m + 2)² matrix products for all tiles. The definition has 9 m² / (m + 2)² times
+// as many multiplications: 4 times for m = 4, 2.25 times for m = 2.
 
 namespace norma::kernels::winograd {
 
@@ -32,7 +32,7 @@ struct Weights {
   bool flip;  ///< turned by half a turn, for the input gradient
 };
 
-/// What transform_output() does to each sum before it is stored.
+/// What Kernels::output does to each sum before it is stored.
 struct Store {
   const float* bias = nullptr;      ///< c numbers or nullptr
   const float* residual = nullptr;  ///< laid out as the result, or nullptr
