@@ -67,7 +67,8 @@ struct Runs {
     return o.element + k * kept_stride + r * run_stride;
   }
   [[nodiscard]] int64_t weight(const Outer& o, int64_t k, int64_t r) const {
-    return o.weight + k * kept_weights + r % run_period * run_weights;
+    const int64_t in_period = r < run_period ? r : r % run_period;  // a division takes as long as a vector of a run
+    return o.weight + k * kept_weights + in_period * run_weights;
   }
   /// Calls f(k, r) for the runs of sets first … last - 1 in the order of memory.
   template <class F>
