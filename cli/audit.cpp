@@ -28,7 +28,7 @@ int run(const State& state) {
   lab::audit::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
   const auto check_free = [&] {
-    train::check_free("audit", folder, {"results.json", "results.csv", "costs.csv", "table.txt"});
+    train::check_free("audit", folder, {"results.json", "results.csv", "costs.csv", "convolutions.csv", "table.txt"});
   };
   check_free();
   train::make_output_folder("audit", folder);
@@ -41,7 +41,8 @@ int run(const State& state) {
   const lab::audit::Audit audit = lab::audit::run_audit(options);
   lab::audit::write_report(audit, lock);
   train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", lab::audit::to_table(audit),
-             audit.measurements.size(), audit.seconds, (folder / "results.csv").string());
+             audit.measurements.size() + audit.layers.size() + audit.steps.size(), audit.seconds,
+             (folder / "results.json").string());
   if (!audit.complete) {
     train::say("interrupted\n");
     return interrupted_code();
@@ -67,10 +68,12 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       "  norma audit\n"
       "  norma audit --quick --dtypes float32\n"
       "  norma audit --norms layer --statistics stable,sum_of_squares --cases offset_0,offset_1e4,rand_100\n"
+      "  norma audit --convolutions\n"
       "Each norm runs forward and backward on inputs that are known to be hard, and is compared with its definition,\n"
       "computed in extended precision from the same numbers. A second table shows what each choice of statistics\n"
-      "costs. The output folder gets results.csv (a line per measurement), costs.csv (a line per timing),\n"
-      "results.json (both, the machine, the device and the versions; what is no number is \"inf\", \"-inf\"\n"
+      "costs. --convolutions compares each way to compute 3x3 convolutions with float64. The output folder gets\n"
+      "results.csv (a line per measurement), costs.csv (a line per timing), convolutions.csv (a line per error),\n"
+      "results.json (all of it, the machine, the device and the versions; what is no number is \"inf\", \"-inf\"\n"
       "or \"nan\") and table.txt (what is printed).\n\n" +
           describe_cases());
   auto state = std::make_shared<State>();
@@ -85,7 +88,11 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
   add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
   add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
   add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");
-  add_switch(app, "--quick", state->audit.quick, "one memory layout, smaller published cases, fewer timings")
+  add_switch(app, "--convolutions", state->audit.convolutions,
+             "3x3 convolutions and training steps by each implementation; no norms but those of --norms")
+      .group("What is measured");
+  add_switch(app, "--quick", state->audit.quick,
+             "one memory layout, smaller published cases, fewer timings, one training step")
       .group("What is measured");
   add_path(app, "--output", state->output, "folder for the results")
       .type_name("FOLDER")

@@ -48,6 +48,14 @@ struct Plan {
 
 Plan plan_of(const AuditOptions& options) {
   Plan plan;
+  if (options.convolutions) {
+    check_convolutions();
+    if (options.norms.empty()) {
+      check(options.statistics.empty() && options.dtypes.empty() && options.cases.empty(), "audit",
+            "convolutions: expected norms with the choice of statistics, dtypes or cases, got none");
+      return plan;
+    }
+  }
   plan.norms = chosen("norms", "norm", options.norms, audited_names());
   for (const std::string& name : chosen("statistics", "statistics", options.statistics, names_of(all_statistics()))) {
     plan.statistics.push_back(statistics_from_string(name));
@@ -176,6 +184,8 @@ Audit run_audit(const AuditOptions& options) {
   Audit audit{.measurements = {},
               .omissions = {},
               .costs = {},
+              .layers = {},
+              .steps = {},
               .environment = train::environment(),
               .command = options.command,
               .date = train::local_time(),
@@ -212,6 +222,13 @@ Audit run_audit(const AuditOptions& options) {
     const std::vector<Cost> costs = measure_costs(dtype, plan.statistics, options.quick);
     audit.costs.insert(audit.costs.end(), costs.begin(), costs.end());
     say(fmt::format("{}: timed, {:.0f} s", to_string(dtype), seconds()));
+  }
+  if (options.convolutions) {
+    const auto measuring = [&](const std::string& what) {
+      say(fmt::format("convolutions: {}, {:.0f} s", what, seconds()));
+    };
+    audit.layers = measure_convolutions(options.quick, measuring);
+    audit.steps = measure_steps(options.quick, measuring);
   }
   audit.complete = !train::interrupted();
   audit.seconds = seconds();

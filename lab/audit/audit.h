@@ -2,6 +2,7 @@
 
 #include "lab/audit/accuracy.h"
 #include "lab/audit/composite.h"
+#include "lab/audit/convolutions.h"
 #include "lab/audit/norms.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -42,13 +43,14 @@ struct Cost {
 };
 
 struct AuditOptions {
-  // An empty list stands for all.
+  // An empty list stands for all. With `convolutions`, no norms stands for none.
   std::vector<std::string> norms = {};
   std::vector<std::string> statistics = {};
   std::vector<std::string> dtypes = {};
   std::vector<std::string> cases = {};
-  bool quick = false;        ///< fewer sizes of published cases, one layout, fewer timings
-  std::string command = {};  ///< the command line, for the report
+  bool convolutions = false;  ///< also 3x3 convolutions and training steps, by each implementation
+  bool quick = false;         ///< fewer sizes of published cases, one layout, fewer timings, one training step
+  std::string command = {};   ///< the command line, for the report
   std::function<void(const std::string& text)> progress = {};
 };
 
@@ -56,6 +58,8 @@ struct Audit {
   std::vector<Measurement> measurements;
   std::vector<Omission> omissions;
   std::vector<Cost> costs;
+  std::vector<ConvolutionErrors> layers;  ///< of measure_convolutions()
+  std::vector<ConvolutionErrors> steps;   ///< of measure_steps()
   train::Environment environment;
   std::string command;
   std::string date;
@@ -64,7 +68,8 @@ struct Audit {
   bool complete = true;  ///< false after an interruption
 };
 
-/// Throws Error for unknown or repeated names.
+/// Throws Error for unknown or repeated names, for convolutions as check_convolutions(), and for choices of norms
+/// where none is measured.
 void check_options(const AuditOptions& options);
 
 /// Measures everything on the default device until interrupted() (interrupt.h). Throws Error as check_options().
@@ -85,16 +90,19 @@ bool has_statistics(const std::string& name);
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);
 
 /// The printed text: the units of the errors, the errors of each norm, the published cases, a summary over all norms
-/// with the costs, and the parts left out.
+/// with the costs, the convolutions, and the parts left out.
 std::string to_table(const Audit& audit);
 /// A line per measurement, with a header.
 std::string to_csv(const Audit& audit);
 /// A line per timing, with a header.
 std::string costs_to_csv(const Audit& audit);
+/// A line per error of `layers` and `steps`, with a header.
+std::string convolutions_to_csv(const Audit& audit);
 /// All of it. Errors that are no numbers are "inf", "-inf" or "nan".
 std::string to_json(const Audit& audit);
 
-/// Writes table.txt, results.csv, costs.csv and results.json into a folder. Throws Error as HeldFolder does.
+/// Writes table.txt, results.csv, costs.csv, convolutions.csv if there are any, and results.json into a folder. Throws
+/// Error as HeldFolder does.
 void write_report(const Audit& audit, const train::HeldFolder& folder);
 
 }  // namespace norma::lab::audit

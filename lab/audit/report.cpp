@@ -50,6 +50,20 @@ Json to_json(const Measurement& m) {
   return json;
 }
 
+/// Calls f(what, format, implementation, quantity, error) for each error of the layers and steps.
+template <class F>
+void for_each_convolution_error(const Audit& audit, F f) {
+  const auto visit = [&](const std::vector<ConvolutionErrors>& all, const std::array<std::string, 3>& quantities) {
+    for (const ConvolutionErrors& one : all) {
+      for (size_t i = 0; i < quantities.size(); ++i) {
+        f(one.what, to_string(one.format), one.implementation, quantities[i], one.errors[i]);
+      }
+    }
+  };
+  visit(audit.layers, layer_quantities());
+  visit(audit.steps, step_quantities());
+}
+
 }  // namespace
 
 std::string to_csv(const Audit& audit) {
@@ -73,6 +87,12 @@ std::string costs_to_csv(const Audit& audit) {
     table.add(cost.walk, to_string(cost.dtype), sizes_text(cost.sizes), to_string(cost.statistics), cost.seconds,
               cost.relative);
   }
+  return lab::to_csv(table);
+}
+
+std::string convolutions_to_csv(const Audit& audit) {
+  Table table{.heads = {"what", "memory_format", "implementation", "quantity", "error"}};
+  for_each_convolution_error(audit, [&](auto... cells) { table.add(cells...); });
   return lab::to_csv(table);
 }
 
@@ -104,6 +124,16 @@ std::string to_json(const Audit& audit) {
                      {"relative_to_stable", number(cost.relative)}});
   }
   json["costs"] = std::move(costs);
+  Json convolutions = Json::array();
+  for_each_convolution_error(
+      audit, [&](const auto& what, auto format, const auto& implementation, const auto& quantity, double error) {
+        convolutions.push_back({{"what", what},
+                                {"memory_format", format},
+                                {"implementation", implementation},
+                                {"quantity", quantity},
+                                {"error", number(error)}});
+      });
+  json["convolutions"] = std::move(convolutions);
   Json omissions = Json::array();
   for (const Omission& omission : audit.omissions) {
     omissions.push_back({{"what", omission.what}, {"reason", omission.reason}});
@@ -116,6 +146,9 @@ void write_report(const Audit& audit, const train::HeldFolder& folder) {
   folder.write_text("results.json", to_json(audit));
   folder.write_text("results.csv", to_csv(audit));
   folder.write_text("costs.csv", costs_to_csv(audit));
+  if (!audit.layers.empty()) {
+    folder.write_text("convolutions.csv", convolutions_to_csv(audit));
+  }
   folder.write_text("table.txt", to_table(audit));
 }
 

@@ -14,6 +14,11 @@ namespace norma::lab::audit {
 
 namespace {
 
+constexpr const char* kConvolutionUnits =
+    "Errors of 3x3 convolutions in float32: root mean square of the difference from the same in float64, over that of "
+    "the\n"
+    "numbers themselves. exact: the direct sum; fast: what conv2d chooses.\n";
+
 constexpr const char* kUnits =
     "Errors are absolute differences from the definition, computed with plain loops in extended precision from the\n"
     "same rounded inputs. They are measured in these units:\n"
@@ -211,14 +216,23 @@ Table means(const Audit& audit, const std::vector<std::string>& columns) {
   return table;
 }
 
+Table convolutions(const std::vector<ConvolutionErrors>& all, const std::array<std::string, 3>& quantities) {
+  Table table{.heads = {"what", "memory format", "implementation"}, .words = 3};
+  add(table.heads, {quantities.begin(), quantities.end()});
+  for (const ConvolutionErrors& one : all) {
+    Table::Row& line = table.add(one.what, to_string(one.format), one.implementation);
+    for (const double error : one.errors) {
+      line.add(format_error(error));
+    }
+  }
+  return table;
+}
+
 }  // namespace
 
 std::string to_table(const Audit& audit) {
   const std::vector<std::string> columns = columns_of_cases(audit);
-  std::string text = kUnits;
-  if (audit.measurements.empty()) {
-    return text;
-  }
+  std::string text = audit.measurements.empty() ? "" : kUnits;
   const auto section = [&](const std::string& head, const Table& table) {
     if (!table.rows.empty()) {
       text += "\n" + head + "\n" + to_text(table);
@@ -236,6 +250,12 @@ std::string to_table(const Audit& audit) {
     if (!columns.empty()) {
       section("The same, mean output error: that of the worst norm and case", means(audit, columns));
     }
+  }
+  if (!audit.layers.empty()) {
+    text += (text.empty() ? "" : "\n") + std::string(kConvolutionUnits);
+    section("Single convolutions", convolutions(audit.layers, layer_quantities()));
+    section("One training step of a network at its start values, lower quartile over seeds",
+            convolutions(audit.steps, step_quantities()));
   }
   Table omissions{.heads = {"left out", "because"}, .words = 2};
   for (const Omission& omission : audit.omissions) {

@@ -22,7 +22,7 @@ TEST_CASE("norma audit: table on the terminal, files in the folder") {
   CHECK(outcome.out.find("layer  stable          float32  ") != std::string::npos);
   CHECK(outcome.out.find("rows  columns  runs\n") != std::string::npos);
   CHECK(outcome.out.find("8 measurements in ") != std::string::npos);
-  CHECK(outcome.out.find("all of them: o/results.csv\n") != std::string::npos);
+  CHECK(outcome.out.find("all of them: o/results.json\n") != std::string::npos);
   CHECK(outcome.out.find(read_file(folder / "o/table.txt")) != std::string::npos);
   const std::string csv = read_file(folder / "o/results.csv");
   CHECK(std::count(csv.begin(), csv.end(), '\n') == 9);
@@ -53,6 +53,26 @@ TEST_CASE("norma audit: SIGINT writes what is measured") {
   CHECK(cut.code == 130);
   CHECK_MESSAGE(cut.out.ends_with("interrupted\n"), cut.out);
   CHECK(test::parse_json(read_file(folder / "o/results.json"))["complete"] == false);
+}
+
+TEST_CASE("norma audit: --convolutions compares implementations with float64, and measures no norms") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(), "audit --convolutions --quick --output o");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out.find("Each norm") == std::string::npos);
+  CHECK(outcome.out.find("convolutions: resnet18 batch 8x3x64x64, ") != std::string::npos);
+  CHECK(outcome.out.find("20 measurements in ") != std::string::npos);
+  CHECK(outcome.out.find(read_file(folder / "o/table.txt")) != std::string::npos);
+  const auto json = test::parse_json(read_file(folder / "o/results.json"));
+  CHECK(json["measurements"].empty());
+  CHECK(json["convolutions"].size() == 60);
+  const std::string csv = read_file(folder / "o/convolutions.csv");
+  CHECK(csv.starts_with("what,memory_format,implementation,quantity,error\n8x64x56x56,channels_last,exact,output,"));
+  CHECK(std::count(csv.begin(), csv.end(), '\n') == 61);
+  CHECK(complaint("audit --convolutions --dtypes float32") ==
+        "norma: audit: convolutions: expected norms with the choice of statistics, dtypes or cases, got none\n");
+  CHECK(complaint("audit --convolutions --device cuda-emulated") ==
+        "norma: audit: convolutions: expected a device with Winograd's convolutions, got cuda-emulated:0\n");
 }
 
 TEST_CASE("norma audit: the help lists the cases") {

@@ -6,6 +6,7 @@
 #include "json.h"
 #include "lab/audit/cases.h"
 #include "lab/report/table.h"
+#include "ops/conv/conv.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
 
@@ -363,4 +364,27 @@ TEST_CASE("text table: numbers on the right, remarks anywhere, no blanks at the 
         "a     1  22\n"
         "b     a long remark\n"
         "c\n");
+}
+
+TEST_CASE("audit: convolutions: every implementation rounds as float32 does, and the mode of the process stays") {
+  set_conv2d_implementation("exact");
+  const std::vector<ConvolutionErrors> layers = measure_convolutions(true, [](const std::string&) {});
+  CHECK(conv2d_is_exact());
+  set_conv2d_implementation("fast");
+  REQUIRE(layers.size() == 4 * convolution_implementations().size());
+  for (size_t i = 0; i < layers.size(); i += 4) {
+    for (size_t quantity = 0; quantity < 3; ++quantity) {
+      const auto error = [&](size_t implementation) { return layers[i + implementation].errors[quantity]; };
+      CAPTURE(layers[i].what);
+      CAPTURE(layer_quantities()[quantity]);
+      for (const size_t implementation : {0, 1, 2, 3}) {
+        CHECK(error(implementation) > 1e-8);
+        CHECK(error(implementation) < 3e-6);
+      }
+      CHECK(error(1) != error(0));
+      CHECK(error(2) != error(1));
+      // What is chosen is one of them.
+      CHECK((error(3) == error(0) || error(3) == error(1) || error(3) == error(2)));
+    }
+  }
 }
