@@ -81,6 +81,10 @@ void check_expressible(const std::string& name, const models::ModelOptions& opti
         "conv_layer: expected conv, as neither timm nor torchvision has a choice, got {}", options.conv_layer);
   check(options.norm_policy.rules.empty(), kOp,
         "norm_policy: expected none, as timm and torchvision have one norm for all layers");
+  const nn::NormPlacement placement = options.norm_policy.placement.value_or(nn::NormPlacement::inside);
+  check(placement == nn::NormPlacement::inside, kOp,
+        "norm_policy: placement: expected inside, as timm and torchvision have no other, got {}",
+        nn::to_string(placement));
   if (library == TorchLibrary::torchvision) {
     check(torchvision_has(name), kOp, "model: expected a network of torchvision, got {}; timm has it", name);
   }

@@ -11,6 +11,7 @@
 #include "ops/conv/conv.h"
 #include "ops/matmul/matmul.h"
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -18,7 +19,19 @@ namespace norma::models {
 namespace {
 
 using nn::make_norm;
+using nn::NormPlacement;
 using ModulePointer = std::shared_ptr<nn::Module>;
+
+// The name of a block's norm; peri has norm_out, too. Each placement has a name of its own, so that no network reads
+// weights that were trained under another one.
+std::string norm_name(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::pre: return "norm_pre";
+    case NormPlacement::post: return "norm_post";
+    case NormPlacement::peri: return "norm_in";
+    default: return "norm";
+  }
+}
 
 constexpr int64_t kMlpRatio = 4;
 constexpr double kInitDeviation = 0.02;
@@ -32,6 +45,7 @@ struct Build {
   bool grn;
   double layer_scale;
   bool initialize;
+  NormPlacement placement;
 
   void fill(const Tensor& weight) const {
     if (initialize) {
@@ -134,34 +148,46 @@ class Mlp : public nn::Module {
   std::shared_ptr<Pointwise> fc2_;
 };
 
-// x + drop_path(gamma · mlp(norm(depthwise(x)))).
+// x + drop_path(gamma · mlp(norm(depthwise(x)))), or with the norm in another place (models/convnext.h).
 class Block : public nn::Module {
  public:
-  Block(int64_t channels, double drop_path, const Build& build) {
+  Block(int64_t channels, double drop_path, const Build& build) : placement_(build.placement) {
     if (build.layer_scale != 0) {
       gamma_ = register_parameter("gamma", full({channels}, build.layer_scale));
     }
     conv_dw_ =
         register_module("conv_dw", convolution(channels, channels, 7, {.padding = 3, .groups = channels}, build));
-    norm_ = register_slot("norm", make_norm(build.norm, channels));
+    norm_ = register_slot(norm_name(placement_), make_norm(build.norm, channels));
     mlp_ = register_module("mlp", std::make_shared<Mlp>(channels, build));
+    if (placement_ == NormPlacement::peri) {
+      norm_out_ = register_slot("norm_out", make_norm(build.norm, channels));
+    }
     if (drop_path > 0) {
       drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path));
     }
   }
 
   Tensor forward(const Tensor& x) override {
-    const Tensor y = (*norm_)((*conv_dw_)(x));
-    if (adds_in_product()) {
-      return mlp_->forward_act(y, gamma_, x);
+    switch (placement_) {
+      case NormPlacement::inside: return plus_mlp(x, (*norm_)((*conv_dw_)(x)));
+      case NormPlacement::pre: return plus_mlp(x, (*conv_dw_)((*norm_)(x)));
+      case NormPlacement::post: return (*norm_)(plus_mlp(x, (*conv_dw_)(x)));
+      case NormPlacement::peri: return plus(x, scaled((*norm_out_)((*mlp_)((*conv_dw_)((*norm_)(x)))), gamma_));
     }
-    const Tensor branch = scaled_mlp(y);
-    return add(x, drop_path_ ? (*drop_path_)(branch) : branch);
+    return {};
   }
 
   [[nodiscard]] std::string name() const override { return "ConvNeXtBlock"; }
 
  private:
+  // x + drop_path(branch)
+  Tensor plus(const Tensor& x, const Tensor& branch) const {
+    return add(x, drop_path_ ? (*drop_path_)(branch) : branch);
+  }
+  // x + drop_path(gamma · mlp(y))
+  Tensor plus_mlp(const Tensor& x, const Tensor& y) const {
+    return adds_in_product() ? mlp_->forward_act(y, gamma_, x) : plus(x, scaled_mlp(y));
+  }
   // The last product of the mlp also scales and adds x, without another pass over memory, where nothing stands between.
   // Under autocast x has another dtype than the product.
   [[nodiscard]] bool adds_in_product() const {
@@ -175,8 +201,9 @@ class Block : public nn::Module {
 
   Tensor gamma_;
   ModulePointer conv_dw_, drop_path_;
-  nn::ChildSlot norm_;
+  nn::ChildSlot norm_, norm_out_;
   std::shared_ptr<Mlp> mlp_;
+  NormPlacement placement_;
 };
 
 // Halves the image (in all stages but the first), then runs its blocks.
@@ -227,7 +254,7 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   check(!options.small_stem, "model", "small_stem: {} has no such stem; patch_size makes its stem fit small images",
         name);
   check(!options.zero_init_last, "model",
-        "zero_init_last: no block of {} ends in a norm; layer_scale makes its blocks start near the identity", name);
+        "zero_init_last: {} has no such option; layer_scale makes its blocks start near the identity", name);
   const int64_t patch = options.patch_size.value_or(4);
   check(patch > 0, "model", "patch_size: expected a positive number, got {}", patch);
   const double layer_scale = options.layer_scale.value_or(config.grn ? 0 : 1e-6);
@@ -241,7 +268,8 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
                     .conv_mlp = config.conv_mlp,
                     .grn = config.grn,
                     .layer_scale = layer_scale,
-                    .initialize = options.initialize};
+                    .initialize = options.initialize,
+                    .placement = options.norm_policy.placement.value_or(NormPlacement::inside)};
 
   stem_ =
       register_module("stem", std::make_shared<nn::Sequential>(std::initializer_list<ModulePointer>{
@@ -268,6 +296,18 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
 
 Tensor ConvNeXt::forward(const Tensor& x) {
   return (*head_)((*stages_)((*stem_)(x)));
+}
+
+std::optional<NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors) {
+  for (const NormPlacement placement : nn::kNormPlacements) {
+    const std::string part = fmt::format(".{}.", norm_name(placement));
+    if (std::ranges::any_of(tensors, [&](const auto& tensor) {
+          return tensor.first.starts_with("stages.") && tensor.first.find(part) != std::string::npos;
+        })) {
+      return placement;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace norma::models

@@ -3,9 +3,11 @@
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "nn/norm/factory.h"
+#include "nn/norm/policy.h"
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -33,6 +35,14 @@ class ConvNeXt : public nn::Module {
   /// Every norm has eps 1e-6 unless its spec says otherwise. The norm of the head acts on one pixel, the result of
   /// global pooling. If that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance, frn), the head
   /// takes layer2d, since the same norm before the pooling would make every channel's average its bias.
+  ///
+  /// options.norm_policy.placement says where the norms of a block stand (nn::NormPlacement):
+  ///   inside   x + gamma · mlp(norm(depthwise(x))), which is ConvNeXt's own
+  ///   pre      x + gamma · mlp(depthwise(norm_pre(x)))
+  ///   post     norm_post(x + gamma · mlp(depthwise(x)))
+  ///   peri     x + gamma · norm_out(mlp(depthwise(norm_in(x))))
+  /// With peri, gamma stands behind norm_out, which would undo it otherwise. The norms of stem, head and of the layers
+  /// between the stages stay where they are.
   ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options);
 
   /// x: (N, in_channels, H, W) → (N, num_classes).
@@ -45,5 +55,8 @@ class ConvNeXt : public nn::Module {
   std::shared_ptr<nn::Module> stages_;
   std::shared_ptr<nn::Module> head_;
 };
+
+/// The placement whose names the norms in a ConvNeXt's blocks have; none where no tensor belongs to one.
+std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors);
 
 }  // namespace norma::models

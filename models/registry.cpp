@@ -15,6 +15,8 @@
 namespace norma::models {
 namespace {
 
+constexpr const char* kNormPlacement = "norm_placement";
+
 /// The features that tell networks apart in their state dicts.
 struct Outline {
   bool is_convnext = false;
@@ -53,7 +55,7 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           },
           {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
           std::string(kConvNeXtNorm),
-          {"conv_layer", "patch_size", "layer_scale", "drop_path"}};
+          {"conv_layer", "patch_size", "layer_scale", "drop_path", kNormPlacement}};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -116,6 +118,13 @@ void check_options(const Entry& entry, const ModelOptions& options) {
   }
 }
 
+/// Throws Error for a placement of norms, even the usual one, in a network that has no choice.
+void check_placement(const Entry& entry, const nn::NormPolicy& policy) {
+  check(takes(entry, kNormPlacement) || !policy.placement, "norm policy",
+        "{}placement: expected a network that can place its norms, such as convnext_tiny, got {}",
+        policy.source.empty() ? "" : fmt::format("{}:{}: ", policy.source, policy.placement_line), entry.name);
+}
+
 }  // namespace
 
 void register_model(const std::string& name, ModelDefinition definition) {
@@ -124,8 +133,8 @@ void register_model(const std::string& name, ModelDefinition definition) {
   check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
   check(definition.make != nullptr, "register_model", "make: expected a function, got none");
   nn::parse_norm(definition.own_norm);
-  const std::vector<std::string> known = {"conv_layer",     "small_stem",  "patch_size",
-                                          "zero_init_last", "layer_scale", "drop_path"};
+  const std::vector<std::string> known = {"conv_layer",  "small_stem", "patch_size",  "zero_init_last",
+                                          "layer_scale", "drop_path",  kNormPlacement};
   for (const std::string& option : definition.options) {
     check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
           unknown_name("option", option, known));
@@ -161,6 +170,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   if (entry.registered) {
     check_options(entry, options);
   }
+  check_placement(entry, options.norm_policy);
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
   if (!options.norm_policy.rules.empty()) {
     nn::apply_norm_policy(*model, options.norm_policy, entry.norms);

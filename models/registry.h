@@ -36,7 +36,8 @@ struct ModelDefinition {
   std::function<std::shared_ptr<nn::Module>(const ModelOptions& options)> make;
   std::string own_norm = "batch";  ///< the norm where none is asked for
   /// The options that it takes beside num_classes, in_channels, norm, norm_policy, seed and initialize: conv_layer,
-  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path. Setting any other is an Error.
+  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path, norm_placement (NormPolicy::placement). Setting
+  /// any other is an Error.
   std::vector<std::string> options = {};
 };
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/sha256.h"
+#include "models/convnext.h"
 #include "models/registry.h"
 
 #include <fmt/format.h>
@@ -57,6 +58,12 @@ void load_tensors(nn::Module& model, const std::string& name, const std::filesys
   try {
     model.load_state_dict(tensors);
   } catch (const Error& error) {
+    const auto placement = models::recognize_norm_placement(model.state_dict());
+    const auto in_blocks = models::recognize_norm_placement(in_file);
+    if (placement && in_blocks) {
+      check(placement == in_blocks, kOp, "{}: expected weights for the norm placement {}, as of this {}, got {}",
+            file.string(), nn::to_string(*placement), name, nn::to_string(*in_blocks));
+    }
     fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), name,
          origin_of(in_file, weights_metadata(file)), error.what());
   }

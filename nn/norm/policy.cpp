@@ -17,17 +17,44 @@ namespace norma::nn {
 namespace {
 
 constexpr std::string_view kOp = "norm policy";
-constexpr std::string_view kFreeze = "freeze";  // the key that stands for no layer
+// The keys that stand for no layer.
+constexpr std::string_view kFreeze = "freeze";
+constexpr std::string_view kPlacement = "placement";
+
+NormPlacement placement_of(const PolicyLine& line) {
+  for (const NormPlacement placement : kNormPlacements) {
+    if (line.text == to_string(placement)) {
+      return placement;
+    }
+  }
+  fail(kOp, "{}: placement: expected inside, pre, post or peri, got {}", line.text_place,
+       line.text ? "'" + excerpt(*line.text) + "'" : line.type);
+}
 
 }  // namespace
 
+std::string_view to_string(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::inside: return "inside";
+    case NormPlacement::pre: return "pre";
+    case NormPlacement::post: return "post";
+    case NormPlacement::peri: return "peri";
+  }
+  return "?";
+}
+
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
-  NormPolicy policy{.source = source, .rules = {}, .freeze = {}};
+  NormPolicy policy{.source = source, .rules = {}};
   for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
     if (line.pattern == kFreeze) {
       check(line.text.has_value(), kOp, "{}: freeze: expected patterns such as \"layer1.*,bn1.*\", got {}",
             line.text_place, line.type);
       policy.freeze = freeze_patterns(*line.text, line.text_place);
+      continue;
+    }
+    if (line.pattern == kPlacement) {
+      policy.placement = placement_of(line);
+      policy.placement_line = line.line;
       continue;
     }
     check(line.text.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", line.text_place,
@@ -39,8 +66,8 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
     }
     policy.rules.push_back({.pattern = line.pattern, .norm = *line.text, .line = line.line});
   }
-  check(!policy.rules.empty() || !policy.freeze.empty(), kOp, "{}: expected lines \"pattern\" = \"norm\", got none",
-        source);
+  check(!policy.rules.empty() || !policy.freeze.empty() || policy.placement, kOp,
+        "{}: expected lines \"pattern\" = \"norm\", got none", source);
   return policy;
 }
 

@@ -2,8 +2,10 @@
 
 #include "nn/freeze.h"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,9 +21,11 @@ class Module;
 //   "bn1" = "layer2d[eps=1e-3]"
 //   "layer[12].*.bn?" = "none"
 //   freeze = "layer1.*,bn1.*"
+//   placement = "pre"
 //
 // Patterns are those of matches_pattern() (nn/policy_file.h). The last line whose pattern matches a layer decides. The
-// line `freeze` is for training: it lists patterns for freeze() (nn/freeze.h).
+// line `freeze` is for training: it lists patterns for freeze() (nn/freeze.h). The line `placement` says where the
+// norms of the residual blocks stand; create_model() reads it (models/registry.h).
 
 struct NormRule {
   std::string pattern;
@@ -29,10 +33,25 @@ struct NormRule {
   int64_t line = 0;  ///< number of the line in the file
 };
 
+/// The place of the norms in a residual block x + branch(x). Pre-LN and Post-LN are as Xiong et al. define them ("On
+/// Layer Normalization in the Transformer Architecture", arXiv 2002.04745, 2020), Peri-LN as Kim et al. do (arXiv
+/// 2502.02732, 2025).
+enum class NormPlacement : uint8_t {
+  inside,  ///< between the layers of the branch: in a ConvNeXt between the depthwise convolution and the MLP
+  pre,     ///< Pre-LN, before the branch: x + branch(norm(x))
+  post,    ///< Post-LN, behind the sum: norm(x + branch(x))
+  peri,    ///< Peri-LN, at both ends of the branch: x + norm(branch(norm(x)))
+};
+inline constexpr std::array kNormPlacements = {NormPlacement::inside, NormPlacement::pre, NormPlacement::post,
+                                               NormPlacement::peri};
+std::string_view to_string(NormPlacement placement);
+
 struct NormPolicy {
   std::string source;           ///< the file's name, for messages
   std::vector<NormRule> rules;  ///< in the order of the file
   std::vector<FreezePattern> freeze = {};
+  std::optional<NormPlacement> placement = {};  ///< none: where the network has its norms
+  int64_t placement_line = 0;                   ///< number of its line in the file
 };
 
 /// Reads a policy. Throws Error, with line and column, for text that is no TOML, for a value that is no norm spec, and

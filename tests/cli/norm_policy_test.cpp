@@ -49,6 +49,55 @@ TEST_CASE("norma train: options that leave out weights and add statistics, from 
   CHECK(other.err.find("layer1.0.bn1.running_mean") != std::string::npos);
 }
 
+TEST_CASE("norma: the placement of a convnext's norms is part of the run, and weights of another one are refused") {
+  const TemporaryFolder folder;
+  for (const char* placement : {"pre", "post", "peri"}) {
+    write_file(folder / fmt::format("{}.toml", placement), fmt::format("placement = \"{}\"\n", placement));
+  }
+  const std::string tiny =
+      "train --model convnext_atto --dataset shapes --batch-size 4 --images 8 --test-images 4 --patch-size 4 --quiet ";
+  const Outcome trained = run_norma(folder.path(), tiny + "--norm-policy pre.toml --drop-path 0.1 --output o");
+  CHECK_MESSAGE(trained.code == 0, trained.err);
+  const Outcome again = run_norma(folder.path(), "train --config o/args.toml --quiet --output p");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK(test::read_file(folder / "p/args.toml").find("norm-policy = \"pre.toml\"") != std::string::npos);
+  std::filesystem::remove(folder / "pre.toml");  // the checkpoint has its text
+  const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
+  CHECK(evaluated.out.starts_with("convnext_atto layer2d + pre.toml on shapes: accuracy "));
+  const std::string figures = evaluated.out.substr(0, evaluated.out.find("(4 images"));
+  CHECK(run_norma(folder.path(), "eval --checkpoint p").out.starts_with(figures));
+  const Outcome resumed = run_norma(folder.path(), "train --resume o --images 16 --quiet");
+  CHECK_MESSAGE(resumed.code == 0, resumed.err);
+
+  const auto refusal = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), arguments);
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  const std::string of_pre = "norma: weights: o/last.safetensors: expected weights for the norm placement ";
+  CHECK(refusal("eval --checkpoint o --norm-policy post.toml") == of_pre + "post, as of this convnext_atto, got pre\n");
+  CHECK(refusal(tiny + "--output q --initial-checkpoint o/last.safetensors --norm-policy peri.toml") ==
+        of_pre + "peri, as of this convnext_atto, got pre\n");
+  CHECK(refusal(tiny + "--output q --initial-checkpoint o/last.safetensors") ==
+        of_pre + "inside, as of this convnext_atto, got pre\n");
+  CHECK(refusal("eval --checkpoint o --norm rms2d --convert-norm calibrate --norm-policy peri.toml") ==
+        of_pre + "peri, as of this convnext_atto, got pre\n");
+  CHECK(refusal("train --resume o --norm-policy post.toml") ==
+        "norma: resume: norm-policy: the run was started with that of 'pre.toml', and cannot go on with that of "
+        "'post.toml'\n");
+  CHECK(refusal("convert o/last.safetensors --from timm --to torchvision --output q.safetensors") ==
+        "norma: convert: tensor 'stages.0.blocks.0.norm_pre.weight': expected a name of timm's ConvNeXt or ResNet\n");
+  CHECK(
+      refusal("export --checkpoint o --format torch --output q") ==
+      "norma: export_torch: norm_policy: placement: expected inside, as timm and torchvision have no other, got pre\n");
+  CHECK(refusal("compare --models convnext_atto,resnet18 --norms group --dataset shapes --norm-policy post.toml "
+                "--output q") ==
+        "norma: norm policy: post.toml:1: placement: expected a network that can place its norms, such as "
+        "convnext_tiny, got resnet18\n");
+  CHECK(!std::filesystem::exists(folder / "q"));
+}
+
 TEST_CASE("norma: norm policies that are wrong give one line with the place") {
   const TemporaryFolder folder;
   write_file(folder / "syntax.toml", "\"bn1\" = \"none\"\n\"layer1 = \"none\"\n");

@@ -243,6 +243,13 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
       write("resnet18, folded", *network, images(2, 64), 19);
     }
   }
+  for (const char* const placement : {"pre", "post", "peri"}) {
+    const std::string line = fmt::format("placement = \"{}\"", placement);
+    const auto network = models::create_model(
+        "convnext_atto", {.num_classes = 7, .norm_policy = nn::parse_norm_policy(line, "policy.toml")});
+    test::stir(*network, {2, 3, 64, 64});
+    write(fmt::format("convnext_atto, {}", placement), *network, images(2, 64), 18);
+  }
   std::ofstream(folder / "list.json") << list;
   CHECK(list.size() >= 40);
 }

@@ -172,6 +172,10 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
   policy.options.norm_policy = nn::parse_norm_policy("bn1 = \"group\"", "p.toml");
   CHECK(refusal(policy) ==
         "export_torch: norm_policy: expected none, as timm and torchvision have one norm for all layers");
+  Case placed{.model = "convnext_atto", .options = {}};
+  placed.options.norm_policy = nn::parse_norm_policy("placement = \"pre\"", "p.toml");
+  CHECK(refusal(placed) ==
+        "export_torch: norm_policy: placement: expected inside, as timm and torchvision have no other, got pre");
   CHECK(refusal(resnet("ghost_batch[track_running_stats=false]")) ==
         "export_torch: norm: ghost_batch: expected running statistics, since PyTorch has no ghost batches, got none");
   const TorchLibrary torchvision = TorchLibrary::torchvision;

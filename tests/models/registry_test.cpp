@@ -267,7 +267,7 @@ TEST_CASE("models: error texts") {
   CHECK(error("convnext_atto", {.small_stem = true}) ==
         "model: small_stem: convnext_atto has no such stem; patch_size makes its stem fit small images");
   CHECK(error("convnext_atto", {.zero_init_last = true}) ==
-        "model: zero_init_last: no block of convnext_atto ends in a norm; layer_scale makes its blocks start near the "
+        "model: zero_init_last: convnext_atto has no such option; layer_scale makes its blocks start near the "
         "identity");
   CHECK(error("convnext_atto", {.patch_size = 0}) == "model: patch_size: expected a positive number, got 0");
   CHECK(error("convnext_atto", {.layer_scale = -1}) == "model: layer_scale: expected a number >= 0, got -1");

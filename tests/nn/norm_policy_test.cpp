@@ -69,6 +69,28 @@ TEST_CASE("norm policy: error texts have line and column") {
   CHECK(read_norm_policy(folder / "p.toml") == "\"bn1\" = \"none\"\n");
 }
 
+TEST_CASE("norm policy: the line that places the norms of blocks") {
+  const auto placement = [](const std::string& text) { return parse_norm_policy(text, "p.toml").placement; };
+  CHECK(!placement("\"bn1\" = \"none\"\n").has_value());
+  CHECK(placement("placement = \"inside\"") == NormPlacement::inside);
+  CHECK(placement("\"bn1\" = \"none\"\nplacement = \"pre\"\nfreeze = \"stem\"\n") == NormPlacement::pre);
+  CHECK(placement("placement = 'post'") == NormPlacement::post);
+  CHECK(placement("\"placement\" = \"peri\"") == NormPlacement::peri);
+  const NormPolicy policy = parse_norm_policy("# one\nplacement = \"pre\"\n\"bn1\" = \"none\"\n", "p.toml");
+  CHECK(policy.placement_line == 2);
+  CHECK(policy.rules.size() == 1);
+  CHECK(error_of_text("placement = \"sandwich\"\n") ==
+        "norm policy: p.toml:1:13: placement: expected inside, pre, post or peri, got 'sandwich'");
+  CHECK(error_of_text("\n placement = 3\n") ==
+        "norm policy: p.toml:2:14: placement: expected inside, pre, post or peri, got another type");
+  CHECK(error_of_text("placement = \"pre\"\nplacement = \"post\"\n") ==
+        "norm policy: p.toml:2:13: 'placement': expected each pattern once, got it again");
+  for (const NormPlacement each :
+       {NormPlacement::inside, NormPlacement::pre, NormPlacement::post, NormPlacement::peri}) {
+    CHECK(placement(fmt::format("placement = \"{}\"", to_string(each))) == each);
+  }
+}
+
 TEST_CASE("norm policy: the last matching line decides, in every network") {
   const NormPolicy policy =
       parse_norm_policy("\"*\" = \"layer2d\"\n\"layer[34].*\" = \"group:8\"\n\"layer4.?.bn2\" = \"none\"\n", "p.toml");
