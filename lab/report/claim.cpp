@@ -156,7 +156,7 @@ Verdict::State state_of(const Measured& measured, const Decision& decision) {
   return decision.equal ? Verdict::State::contradicted : Verdict::State::undecided;
 }
 
-/// "batch with lr 0.2, weight-decay 0.005"
+/// "batch with lr 0.05 and weight-decay 0.02"
 std::string run_name(const std::string& norm, const std::map<std::string, std::string>& with) {
   std::vector<std::string> parts;
   for (const auto& [axis, value] : with) {
@@ -165,7 +165,7 @@ std::string run_name(const std::string& norm, const std::map<std::string, std::s
   return parts.empty() ? norm : fmt::format("{} with {}", norm, fmt::join(parts, " and "));
 }
 
-/// "training loss in tenths, batch with lr 0.2 beside batch with lr 0.05", or the norms alone
+/// "training loss in tenths, batch with lr 0.05 beside batch with lr 0.0125", or the norms alone
 std::string name_of(const Expectation& expected) {
   return fmt::format("{}{} beside {}",
                      expected.measure == Expectation::Measure::training_loss ? "training loss in tenths, " : "",
@@ -197,8 +197,8 @@ Expectation same_product(Expectation::Measure measure) {
           .reference = "batch",
           .sign = Sign::none,
           .measure = measure,
-          .with = {{kLr, "0.2"}, {"weight-decay", "0.005"}},
-          .reference_with = {{kLr, "0.05"}, {"weight-decay", "0.02"}}};
+          .with = {{kLr, "0.05"}, {"weight-decay", "0.02"}},
+          .reference_with = {{kLr, "0.0125"}, {"weight-decay", "0.08"}}};
 }
 
 std::string_view word_of(Verdict::State state) {
@@ -259,8 +259,8 @@ const std::vector<Claim>& claims() {
                         {.norm = "batch",
                          .reference = "batch",
                          .sign = Sign::any,
-                         .with = {{kLr, "0.05"}, {"weight-decay", "0.02"}},
-                         .reference_with = {{kLr, "0.05"}, {"weight-decay", "0.005"}}}}},
+                         .with = {{kLr, "0.0125"}, {"weight-decay", "0.08"}},
+                         .reference_with = {{kLr, "0.0125"}, {"weight-decay", "0.02"}}}}},
       {.study = "ema",
        .sentence =
            "averaged weights need no batch norm statistics of their own, since the averages of the running statistics "

@@ -135,14 +135,14 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
     Comparison comparison = results_of(
         "weight-decay",
         [=](const Settings& s) {
-          const bool high = s.lr == 0.2;
-          const bool small = s.option("weight-decay") == "0.005";
+          const bool high = s.lr == 0.05;
+          const bool small = s.option("weight-decay") == "0.02";
           return 80 + (high == small ? of_product : 0) + (high && small ? points : 0);
         },
         scatter);
     REQUIRE(comparison.cells.size() == 16);
     for (Cell& cell : comparison.cells) {
-      const bool other = cell.lr == 0.2 && cell.option("weight-decay") == "0.005";
+      const bool other = cell.lr == 0.05 && cell.option("weight-decay") == "0.02";
       const double sign = cell.seed % 2 == 0 ? 1 : -1;
       cell.fit = {.images = 1000, .accuracy = 0.9, .loss = 0.4 + (other ? loss + sign * loss_scatter : 0)};
     }
@@ -153,8 +153,8 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
   CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001)).state == State::contradicted);
   const Verdict by_fit = verdict_on(claim, with(0, 0.2, 0.02, 0.001));  // as accurate, and fits less well
   CHECK(by_fit.state == State::contradicted);
-  CHECK(by_fit.text.find("training loss in tenths, batch with lr 0.2 and weight-decay 0.005 beside batch with lr 0.05 "
-                         "and weight-decay 0.02: +2.00 (") != std::string::npos);
+  CHECK(by_fit.text.find("training loss in tenths, batch with lr 0.05 and weight-decay 0.02 beside batch with lr 0.0125 "
+                         "and weight-decay 0.08: +2.00 (") != std::string::npos);
   CHECK(verdict_on(claim, with(0, 0, 3, 0.001)).state == State::undecided);
   const Verdict unclear = verdict_on(claim, with(0, 0.01, 0.02, 0.1));
   CHECK(unclear.state == State::undecided);
@@ -164,7 +164,7 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
   const Verdict flat = verdict_on(claim, with(0, 0, 0.02, 0.001, 0));
   CHECK(flat.state == State::undecided);
   CHECK(
-      flat.text.find("batch with lr 0.05 and weight-decay 0.02 beside batch with lr 0.05 and weight-decay 0.005: none "
+      flat.text.find("batch with lr 0.0125 and weight-decay 0.08 beside batch with lr 0.0125 and weight-decay 0.02: none "
                      "found, equal within 0.3: ") != std::string::npos);
   CHECK(flat.text.find("seeds") == std::string::npos);
   CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001, 0)).state == State::contradicted);
@@ -173,10 +173,10 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
     cell.fit.reset();  // of a version that did not measure it
   }
   CHECK(verdict_on(claim, old).state == State::undecided);
-  std::erase_if(old.cells, [](const Cell& cell) { return cell.lr == 0.2; });
+  std::erase_if(old.cells, [](const Cell& cell) { return cell.lr == 0.05; });
   CHECK(verdict_on(claim, old)
-            .text.starts_with("not decided. batch with lr 0.2 and weight-decay 0.005 beside batch with lr 0.05 and "
-                              "weight-decay 0.02: the "
+            .text.starts_with("not decided. batch with lr 0.05 and weight-decay 0.02 beside batch with lr 0.0125 and "
+                              "weight-decay 0.08: the "
                               "comparison lacks that norm or its values"));
 }
 
