@@ -92,7 +92,7 @@ std::string costs_to_csv(const Audit& audit) {
 
 std::string convolutions_to_csv(const Audit& audit) {
   Table table{.heads = {"what", "memory_format", "implementation", "quantity", "error"}};
-  for_each_convolution_error(audit, [&](auto... cells) { table.add(cells...); });
+  for_each_convolution_error(audit, [&](const auto&... cells) { table.add(cells...); });
   return lab::to_csv(table);
 }
 
