@@ -196,7 +196,7 @@ HWY_INLINE Parts<R, n> zero_where(const Parts<M, n>& condition, const Parts<R, n
 /// Calls f(integral_constant 0), …, f(integral_constant count - 1).
 template <int kCount, class F>
 HWY_INLINE void unroll(F&& f) {
-  [&]<int... i>(std::integer_sequence<int, i...>) __attribute__((always_inline)) {
+  [&]<int... i>(std::integer_sequence<int, i...>) NORMA_INLINE {
     (f(std::integral_constant<int, i>{}), ...);
   }
   (std::make_integer_sequence<int, kCount>{});

@@ -27,5 +27,9 @@
 #define TOOLCHAIN_MISS_SYS_AUXV_H
 #endif
 
+/// Behind the parameters of a lambda: it is always inlined. GCC calls the bodies of many loops otherwise, and vectors
+/// of more than one register then go through memory.
+#define NORMA_INLINE __attribute__((always_inline))
+
 /// The function of the target in use (core/simd/target.h).
 #define NORMA_SIMD_BEST(FUNCTION) (::norma::simd::target(), HWY_DYNAMIC_DISPATCH(FUNCTION))

@@ -84,11 +84,11 @@ HWY_INLINE void outputs_block(const Plane& p, const T* in, const T* weight, cons
     const int64_t row = (oh + kh - p.padding_h) * p.w;
     Register<T> weights[kWidth];
     unroll<kWidth>([&](auto k) { weights[k] = load(weight + (kh * kWidth + k) * kRegisterLanes<T>, OneRegister{}); });
-    unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
+    unroll<kOutputs + kWidth - 1>([&](auto q) NORMA_INLINE {
       const int64_t w = column + q - p.padding_w;
       if (w >= 0 && w < p.w) {
         const Register<T> value = load(in + (row + w) * p.c, OneRegister{});
-        unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
+        unroll<kWidth>([&](auto k) NORMA_INLINE {
           constexpr int kOutput = q - k;
           if constexpr (kOutput >= 0 && kOutput < kOutputs) {
             sum[kOutput] = multiply_add(value, weights[k], sum[kOutput]);
@@ -125,10 +125,9 @@ void convolve(const Plane& p, const T* in, const T* packed, const T* bias, T* ou
         const Register<T> start = bias == nullptr ? Register<T>{} : load(bias + blocks.start(block), OneRegister{});
         for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
           T* row = out + (n * p.oh + oh) * p.ow * p.c + blocks.start(block);
-          for_each_block(
-              p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
-                outputs_block<T, kWidth, length>(p, image, weight, start, oh, column, row + column * p.c);
-              });
+          for_each_block(p.ow, [&](auto length, int64_t column) NORMA_INLINE {
+            outputs_block<T, kWidth, length>(p, image, weight, start, oh, column, row + column * p.c);
+          });
         }
       }
     }
@@ -140,11 +139,11 @@ template <class T, int kWidth, int kOutputs>
 HWY_INLINE void weights_block(const Plane& p, const T* x, const T* dy, int64_t column, Register<T> (&sum)[kWidth]) {
   Register<T> gradient[kOutputs];
   unroll<kOutputs>([&](auto j) { gradient[j] = load(dy + (column + j) * p.c, OneRegister{}); });
-  unroll<kOutputs + kWidth - 1>([&](auto q) __attribute__((always_inline)) {
+  unroll<kOutputs + kWidth - 1>([&](auto q) NORMA_INLINE {
     const int64_t w = column + q - p.padding_w;
     if (w >= 0 && w < p.w) {
       const Register<T> value = load(x + w * p.c, OneRegister{});
-      unroll<kWidth>([&](auto k) __attribute__((always_inline)) {
+      unroll<kWidth>([&](auto k) NORMA_INLINE {
         constexpr int kOutput = q - k;
         if constexpr (kOutput >= 0 && kOutput < kOutputs) {
           sum[k] = multiply_add(value, gradient[kOutput], sum[k]);
@@ -191,10 +190,8 @@ void weights_of_run(const Plane& p, const Run& run, const T* x, const T* dy, T* 
       for (int64_t oh = oh_begin; oh < oh_end; ++oh) {
         const T* x_row = x + (n * p.h + oh + kh - p.padding_h) * p.w * p.c;
         const T* dy_row = dy + (n * p.oh + oh) * p.ow * p.c;
-        for_each_block(
-            p.ow, [&](auto length, int64_t column) __attribute__((always_inline)) {
-              weights_block<T, kWidth, length>(p, x_row, dy_row, column, sum);
-            });
+        for_each_block(p.ow, [&](auto length, int64_t column)
+                                 NORMA_INLINE { weights_block<T, kWidth, length>(p, x_row, dy_row, column, sum); });
       }
     }
     unroll<kWidth>([&](auto k) {

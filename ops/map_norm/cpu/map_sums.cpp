@@ -71,7 +71,7 @@ HWY_INLINE void add_run(const MapArrays<S>& a, int64_t i, int64_t count, const N
   Terms<Lanes<T>> tail;
   for_each_lanes<T>(count, [&](int64_t first, auto part) {
     if constexpr (std::is_same_v<decltype(part), Whole>) {
-      unroll<kRegisters<T>>([&](auto r) __attribute__((always_inline)) {
+      unroll<kRegisters<T>>([&](auto r) NORMA_INLINE {
         add<kSums<F>>(chain[r],
                       terms_at<F>(a, i + first + r * kRegisterLanes<T>, numbers.as(OneRegister{}), OneRegister{}),
                       Whole{});

@@ -48,11 +48,10 @@ struct FetchNothing {
 template <class S, class O, class Mean, class MeanLow, class Scale, class Shift, class Out, class Next = FetchNothing>
 inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_low, Scale scale, Shift shift,
                       const Out& out, Next next = {}) {
-  for_each_lanes<compute_t<S>>(
-      count, [&](int64_t i, auto part) __attribute__((always_inline)) {
-        next(i);
-        out(y + i, multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), part);
-      });
+  for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) NORMA_INLINE {
+    next(i);
+    out(y + i, multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), part);
+  });
 }
 
 /// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term if the statistics are
@@ -63,16 +62,14 @@ inline void input_gradient_run(bool fixed_stats, int64_t count, const D* dz, con
                                const StreamingStore& out) {
   if (fixed_stats) {
     for_each_lanes<compute_t<S>>(
-        count, [&](int64_t i, auto part)
-                   __attribute__((always_inline)) { out(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
+        count, [&](int64_t i, auto part) NORMA_INLINE { out(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
     return;
   }
-  for_each_lanes<compute_t<S>>(
-      count, [&](int64_t i, auto part) __attribute__((always_inline)) {
-        const auto xhat = difference(x, i, part, mean, mean_low) * rstd.get(i, part);
-        const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
-        out(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
-      });
+  for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) NORMA_INLINE {
+    const auto xhat = difference(x, i, part, mean, mean_low) * rstd.get(i, part);
+    const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
+    out(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
+  });
 }
 
 /// A vector of elements adds `first` to one sum, and left * right to another.
@@ -96,8 +93,7 @@ HWY_INLINE Pair<double> sum_run(int64_t count, Term term) {
   int64_t i = 0;
   if (count < 8 * lanes) {  // short: less to begin and to end
     Pair<Lanes<T>> chain = {};
-    for_each_lanes<T>(
-        count, [&](int64_t at, auto part) __attribute__((always_inline)) { term(at, part).add_to(chain, part); });
+    for_each_lanes<T>(count, [&](int64_t at, auto part) NORMA_INLINE { term(at, part).add_to(chain, part); });
     const TwoSums sums = add_lanes(chain.first, chain.second);
     return {sums.first, sums.second};
   }
@@ -129,29 +125,26 @@ HWY_INLINE Pair<double> sum_run(int64_t count, Term term) {
 /// (sum of d, sum of d²) with d = x - pivot.
 template <class S, class T = compute_t<S>>
 inline Pair<double> shifted_sums(int64_t count, const S* x, T pivot) {
-  return sum_run<T>(
-      count, [=](int64_t i, auto part) __attribute__((always_inline)) {
-        const Lanes<T> d = load(x + i, part) - pivot;
-        return Addends<T>{d, d, d};
-      });
+  return sum_run<T>(count, [=](int64_t i, auto part) NORMA_INLINE {
+    const Lanes<T> d = load(x + i, part) - pivot;
+    return Addends<T>{d, d, d};
+  });
 }
 
 /// (sum of g, sum of g * xhat) with g = dz * weight and xhat = ((x - mean) - mean_low) * rstd.
 template <class D, class S, class Weight, class T = compute_t<S>>
 inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T mean_low, T rstd, Weight weight) {
-  return sum_run<T>(
-      count, [=](int64_t i, auto part) __attribute__((always_inline)) {
-        const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
-        return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
-      });
+  return sum_run<T>(count, [=](int64_t i, auto part) NORMA_INLINE {
+    const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
+  });
 }
 template <class D, class S, class T = compute_t<S>>
 inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T mean_low, T rstd) {
-  return sum_run<T>(
-      count, [=](int64_t i, auto part) __attribute__((always_inline)) {
-        const Lanes<T> g = load(dz + i, part);
-        return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
-      });
+  return sum_run<T>(count, [=](int64_t i, auto part) NORMA_INLINE {
+    const Lanes<T> g = load(dz + i, part);
+    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
+  });
 }
 
 /// The mean of the first few elements, exact where all are equal.
@@ -233,16 +226,14 @@ HWY_NOINLINE void silu_slope(int64_t count, T* z) {
 /// to = from, as S.
 template <class S, class Out = CachedStore, class T = compute_t<S>>
 inline void store_run(int64_t count, const T* from, S* to, const Out& out = {}) {
-  for_each_lanes<T>(
-      count, [&](int64_t i, auto part) __attribute__((always_inline)) { out(to + i, load(from + i, part), part); });
+  for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE { out(to + i, load(from + i, part), part); });
 }
 
 /// to += from
 template <class S, class T = compute_t<S>>
 inline void add_run(int64_t count, const S* from, T* to) {
-  for_each_lanes<T>(
-      count, [&](int64_t i, auto part)
-                 __attribute__((always_inline)) { store(to + i, load(to + i, part) + load(from + i, part), part); });
+  for_each_lanes<T>(count, [&](int64_t i, auto part)
+                               NORMA_INLINE { store(to + i, load(to + i, part) + load(from + i, part), part); });
 }
 
 /// y = f(z + residual) with z = ((x - mean) - mean_low) * scale + shift. `scratch`: room for z. The bits of the run
@@ -254,21 +245,20 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
                          Next next = {}) {
   if (activation == Activation::relu) {
     const auto relu = [&](auto add) {
-      for_each_lanes<T>(
-          count, [&](int64_t i, auto part) __attribute__((always_inline)) {
-            next(i);
-            const Lanes<T> z = add(
-                multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), i, part);
-            const Mask<T> negative = z <= broadcast(T(0));
-            out(y + i, zero_where(negative, z), part);
-            if (bits != nullptr) {
-              detail::store_bits<T>(bits, i, negative, part);
-            }
-          });
+      for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE {
+        next(i);
+        const Lanes<T> z =
+            add(multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part)), i, part);
+        const Mask<T> negative = z <= broadcast(T(0));
+        out(y + i, zero_where(negative, z), part);
+        if (bits != nullptr) {
+          detail::store_bits<T>(bits, i, negative, part);
+        }
+      });
     };
-    residual == nullptr ? relu([](Lanes<T> z, int64_t, auto) __attribute__((always_inline)) { return z; })
-                        : relu([=](Lanes<T> z, int64_t i, auto part)
-                                   __attribute__((always_inline)) { return z + load(residual + i, part); });
+    residual == nullptr
+        ? relu([](Lanes<T> z, int64_t, auto) NORMA_INLINE { return z; })
+        : relu([=](Lanes<T> z, int64_t i, auto part) NORMA_INLINE { return z + load(residual + i, part); });
     return;
   }
   apply_run(count, x, scratch, mean, mean_low, scale, shift, CachedStore{}, next);
@@ -288,12 +278,10 @@ template <class S, class Mean, class MeanLow, class Scale, class Shift, class T 
 inline void slope_run(Activation activation, int64_t count, const S* x, const S* residual, const S* dy, T* dz,
                       Mean mean, MeanLow mean_low, Scale scale, Shift shift) {
   if (activation == Activation::relu && residual == nullptr) {
-    for_each_lanes<T>(
-        count, [&](int64_t i, auto part) __attribute__((always_inline)) {
-          const Lanes<T> z =
-              multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part));
-          store(dz + i, zero_where(z <= broadcast(T(0)), load(dy + i, part)), part);
-        });
+    for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE {
+      const Lanes<T> z = multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part));
+      store(dz + i, zero_where(z <= broadcast(T(0)), load(dy + i, part)), part);
+    });
     return;
   }
   apply_run(count, x, dz, mean, mean_low, scale, shift, CachedStore{});
@@ -301,29 +289,26 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
     add_run(count, residual, dz);
   }
   if (activation == Activation::relu) {
-    for_each_lanes<T>(
-        count, [&](int64_t i, auto part) __attribute__((always_inline)) {
-          store(dz + i, zero_where(load(dz + i, part) <= broadcast(T(0)), load(dy + i, part)), part);
-        });
+    for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE {
+      store(dz + i, zero_where(load(dz + i, part) <= broadcast(T(0)), load(dy + i, part)), part);
+    });
     return;
   }
   activation == Activation::gelu ? detail::gelu_slope(count, dz) : detail::silu_slope(count, dz);
   for_each_lanes<T>(
-      count, [&](int64_t i, auto part)
-                 __attribute__((always_inline)) { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
+      count, [&](int64_t i, auto part) NORMA_INLINE { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
 }
 
 /// dz = bit ? dy : 0, from bit number `at` on.
 template <class S, class T = compute_t<S>>
 void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* dz) {
-  for_each_lanes<T>(
-      count, [&](int64_t i, auto part) __attribute__((always_inline)) {
-        int lanes = kLanes<T>;
-        if constexpr (std::is_same_v<decltype(part), First>) {
-          lanes = part.count;
-        }
-        store(dz + i, where_bits(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
-      });
+  for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE {
+    int lanes = kLanes<T>;
+    if constexpr (std::is_same_v<decltype(part), First>) {
+      lanes = part.count;
+    }
+    store(dz + i, where_bits(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
+  });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
