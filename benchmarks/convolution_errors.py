@@ -17,8 +17,6 @@ import tempfile
 import processor
 from peers import ROOT, pytorch
 
-QUANTITIES = (("output", "dx", "dweight"), ("logits", "dparameters", "dparameter_worst"))
-
 PYTORCH = r"""
 import json, sys
 import torch, torchvision
@@ -68,10 +66,10 @@ json.dump({"version": torch.__version__, "errors": found}, sys.stdout)
 """
 
 
-def norma_errors(norma, arguments):
+def norma_errors(norma):
     """{(what, memory format): {implementation: {quantity: error}}}, in the order of the audit."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [norma, "audit", "--convolutions", "--quiet", "--output", f"{folder}/audit", *arguments]
+        command = [norma, "audit", "--convolutions", "--quiet", "--output", f"{folder}/audit"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"convolution_errors: {done.stderr.strip()}")
@@ -88,19 +86,19 @@ def norma_errors(norma, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--norma", default=ROOT / "build/cpu-release/cli/norma")
-    parser.add_argument("--quick", action="store_true", help="one memory format, one training step")
     options = parser.parse_args()
-    found, version = norma_errors(options.norma, ["--quick"] if options.quick else [])
+    found, version = norma_errors(options.norma)
     done = subprocess.run([pytorch(), "-c", PYTORCH], input=json.dumps(list(found)), capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"convolution_errors: PyTorch: {done.stderr.strip()[-2000:]}")
     peer = json.loads(done.stdout)
-    for (what, _), errors in zip(found, peer["errors"]):
-        quantities = QUANTITIES[" " in what]
-        found[what, _]["PyTorch"] = dict(zip(quantities, errors))
+    tables = {}  # by the quantities that a table has: of layers, of steps
+    for (key, errors), of_pytorch in zip(found.items(), peer["errors"]):
+        quantities = tuple(errors["exact"])
+        errors["PyTorch"] = dict(zip(quantities, of_pytorch))
+        tables.setdefault(quantities, []).append((key, errors))
     print(f"{processor.describe()['name']}; norma {version}; PyTorch {peer['version']}")
-    for quantities in QUANTITIES:
-        rows = [(key, errors) for key, errors in found.items() if quantities[0] in errors["exact"]]
+    for quantities, rows in tables.items():
         implementations = list(rows[0][1])
         print(f"\n| {', '.join(quantities)} | memory format | {' | '.join(implementations)} |")
         print("|---" * (2 + len(implementations)) + "|")

@@ -16,6 +16,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <span>
 
 namespace norma::lab::audit {
 
@@ -37,7 +39,7 @@ struct Layer {
   int64_t n, channels, size;
 };
 
-/// Those of ResNet-50 at batch 8.
+/// They are the 3x3 layers of ResNet-50 at batch 8.
 constexpr Layer kLayers[] = {{8, 64, 56}, {8, 128, 28}, {8, 256, 14}, {8, 512, 7}};
 
 struct Step {
@@ -143,8 +145,13 @@ std::vector<ConvolutionErrors> measure_convolutions(bool quick,
                                                     const std::function<void(const std::string&)>& progress) {
   check_convolutions();
   const ConvGuard guard;
+  std::vector<MemoryFormat> formats = {MemoryFormat::channels_last, MemoryFormat::contiguous};
+  formats.resize(quick ? 1 : 2);
   std::vector<ConvolutionErrors> found;
   for (const Layer& layer : kLayers) {
+    if (train::interrupted()) {
+      break;
+    }
     const Sizes sizes = {layer.n, layer.channels, layer.size, layer.size};
     const std::string what = fmt::format("{}x{}x{}x{}", layer.n, layer.channels, layer.size, layer.size);
     progress(what);
@@ -153,11 +160,8 @@ std::vector<ConvolutionErrors> measure_convolutions(bool quick,
     const Tensor weight = randn({layer.channels, layer.channels, 3, 3}, {.dtype = DType::float32});
     const Tensor dy = randn(sizes, {.dtype = DType::float32});
     const Tensors expected = run_layer(x, weight, dy, MemoryFormat::channels_last, DType::float64);
-    for (const MemoryFormat format : {MemoryFormat::channels_last, MemoryFormat::contiguous}) {
+    for (const MemoryFormat format : formats) {
       for (const std::string& implementation : convolution_implementations()) {
-        if (train::interrupted() || (quick && format == MemoryFormat::contiguous)) {
-          break;
-        }
         set_conv2d_implementation(implementation, kCpu);
         const auto squares = squares_of(run_layer(x, weight, dy, format, DType::float32), expected);
         found.push_back({what, format, implementation, {ratio(squares[0]), ratio(squares[1]), ratio(squares[2])}});
@@ -171,15 +175,15 @@ std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<voi
   check_convolutions();
   const ConvGuard guard;
   std::vector<ConvolutionErrors> found;
-  for (const Step& step : kSteps) {
-    if (train::interrupted() || (quick && &step != kSteps)) {
-      break;
-    }
+  for (const Step& step : std::span(kSteps).first(quick ? 1 : std::size(kSteps))) {
     const std::string what = fmt::format("{} {} {}x3x{}x{}", step.model, step.norm, kImages, kPixels, kPixels);
     progress(what);
     const std::vector<std::string>& implementations = convolution_implementations();
     std::vector<std::array<std::vector<double>, 3>> errors(implementations.size());
     for (uint64_t seed = 0; seed < (quick ? 5 : 9); ++seed) {
+      if (train::interrupted()) {
+        return found;
+      }
       const Tensors expected = run_step(step, seed, DType::float64);
       for (size_t i = 0; i < implementations.size(); ++i) {
         set_conv2d_implementation(implementations[i], kCpu);

@@ -15,9 +15,8 @@ namespace norma::lab::audit {
 namespace {
 
 constexpr const char* kConvolutionUnits =
-    "Errors of 3x3 convolutions in float32: root mean square of the difference from the same in float64, over that of "
-    "the\n"
-    "numbers themselves. exact: the direct sum; fast: what conv2d chooses.\n";
+    "Errors of 3x3 convolutions in float32: root mean square of the difference from the same in float64, over that of\n"
+    "the numbers themselves. exact: the direct sum; fast: what conv2d chooses.\n";
 
 constexpr const char* kUnits =
     "Errors are absolute differences from the definition, computed with plain loops in extended precision from the\n"

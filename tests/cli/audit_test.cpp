@@ -53,6 +53,12 @@ TEST_CASE("norma audit: SIGINT writes what is measured") {
   CHECK(cut.code == 130);
   CHECK_MESSAGE(cut.out.ends_with("interrupted\n"), cut.out);
   CHECK(test::parse_json(read_file(folder / "o/results.json"))["complete"] == false);
+
+  const Outcome of_convolutions = interrupt_norma(folder.path(), "audit --convolutions --output c", "convolutions: ");
+  CHECK(of_convolutions.code == 130);
+  const auto json = test::parse_json(read_file(folder / "c/results.json"));
+  CHECK(json["complete"] == false);
+  CHECK(json["convolutions"].size() <= 24);  // the layer that had begun, in both memory formats
 }
 
 TEST_CASE("norma audit: --convolutions compares implementations with float64, and measures no norms") {
