@@ -80,7 +80,7 @@ const std::vector<Study>& studies() {
        .question = "whether weight decay behind norms is only a learning rate",
        .models = {"resnet18"},
        .norms = {"batch"},
-       .batch_sizes = {32},  // many steps, so that weights come near the balance that the claim speaks of
+       .batch_sizes = {32},    // many steps, so that weights come near the balance that the claim speaks of
        .lrs = {0.0125, 0.05},  // with both the network trains well; at 0.2 it does not
        .options = {{"opt", {"sgd"}}, {"weight-decay", {"0.02", "0.08"}}},
        .seeds = kSeeds,

@@ -153,8 +153,9 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
   CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001)).state == State::contradicted);
   const Verdict by_fit = verdict_on(claim, with(0, 0.2, 0.02, 0.001));  // as accurate, and fits less well
   CHECK(by_fit.state == State::contradicted);
-  CHECK(by_fit.text.find("training loss in tenths, batch with lr 0.05 and weight-decay 0.02 beside batch with lr 0.0125 "
-                         "and weight-decay 0.08: +2.00 (") != std::string::npos);
+  CHECK(
+      by_fit.text.find("training loss in tenths, batch with lr 0.05 and weight-decay 0.02 beside batch with lr 0.0125 "
+                       "and weight-decay 0.08: +2.00 (") != std::string::npos);
   CHECK(verdict_on(claim, with(0, 0, 3, 0.001)).state == State::undecided);
   const Verdict unclear = verdict_on(claim, with(0, 0.01, 0.02, 0.1));
   CHECK(unclear.state == State::undecided);
@@ -163,9 +164,9 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
   // Where decay changes nothing, nothing is shown, and more seeds would not help.
   const Verdict flat = verdict_on(claim, with(0, 0, 0.02, 0.001, 0));
   CHECK(flat.state == State::undecided);
-  CHECK(
-      flat.text.find("batch with lr 0.0125 and weight-decay 0.08 beside batch with lr 0.0125 and weight-decay 0.02: none "
-                     "found, equal within 0.3: ") != std::string::npos);
+  CHECK(flat.text.find(
+            "batch with lr 0.0125 and weight-decay 0.08 beside batch with lr 0.0125 and weight-decay 0.02: none "
+            "found, equal within 0.3: ") != std::string::npos);
   CHECK(flat.text.find("seeds") == std::string::npos);
   CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001, 0)).state == State::contradicted);
   Comparison old = with(0, 0, 0.02, 0.001);
