@@ -3,6 +3,7 @@
 // All of Norma's public headers, for programs that use it: #include <norma/norma.h>
 
 #include "core/allocator.h"
+#include "core/copy.h"
 #include "core/device.h"
 #include "core/dtype.h"
 #include "core/error.h"

@@ -2,11 +2,14 @@
 #include "core/sha256.h"
 #include "data/safetensors.h"
 #include "json.h"
+#include "ops/shape/copy.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <map>
 #include <string>
+#include <vector>
 
 using namespace norma;
 using test::complaint;
@@ -28,7 +31,8 @@ const std::string kTiny =
 
 TEST_CASE("norma check-norm: the norms of examples/my_norm are right") {
   const TemporaryFolder folder;
-  for (const auto& [file, norm] : {std::pair("by_spec", "column"), {"by_ops", "absolute"}, {"by_kernel", "image"}}) {
+  for (const auto& [file, norm] :
+       {std::pair("by_spec", "column"), {"by_ops", "absolute"}, {"by_kernel", "image"}, {"taper", "taper"}}) {
     const Outcome outcome = run_norma(
         folder.path(), fmt::format("check-norm --plugin {} --norms {} --quiet --threads 1", plugin(file), norm));
     CHECK_MESSAGE(outcome.code == 0, outcome.out, outcome.err);
@@ -98,6 +102,40 @@ TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not wit
                               sha256(read_file(plugin("by_spec"))))) != std::string::npos);
   // Its norms stand in the help.
   CHECK(run_norma(folder.path(), "train --help" + loaded).out.find("column") != std::string::npos);
+}
+
+TEST_CASE("norma train --plugin: a norm that fades goes on half-way with the bits of a run in one piece") {
+  const TemporaryFolder folder;
+  const auto train = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), "train " + arguments + " --plugin " + plugin("taper"));
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  };
+  const std::string run =
+      "--model convnext_atto --norm 'taper[warmup_steps=2,taper_steps=4]' --sched constant --lr 0.01 "
+      "--dataset shapes --batch-size 4 --test-images 4 --threads 1 --quiet --patch-size 4 --images ";
+  train(run + "32 --output whole");
+  train(run + "16 --output cut");
+  const auto tensors_in = [&](const std::string& name) {
+    std::map<std::string, std::vector<double>> tensors;
+    for (const auto& [tensor, x] : data::load_safetensors(folder / (name + "/last.safetensors")).tensors) {
+      tensors[tensor] = to(x, DType::float64).to_vector<double>();
+    }
+    return tensors;
+  };
+  CHECK(tensors_in("cut").at("stem.1.steps").at(0) == 4);  // the gate is 1/2
+  train("--resume cut --images 32");
+  const auto whole = tensors_in("whole");
+  CHECK(whole.at("stem.1.steps").at(0) == 8);
+  CHECK(whole.at("stem.1.scale").at(0) != 0);
+  CHECK(tensors_in("cut") == whole);
+}
+
+TEST_CASE("norma compare --plugin: a mistake in the options of a plug-in's norm is one line") {
+  const auto error = [](const std::string& options) {
+    return complaint(fmt::format("compare --norms 'taper[{}]' --plugin {}", options, plugin("taper")));
+  };
+  CHECK(error("warmup_steps=-1") == "norma: norm: taper: warmup_steps: expected a positive whole number, got '-1'\n");
+  CHECK(error("warmup_step=5") == "norma: norm: taper: unknown option 'warmup_step'; did you mean 'warmup_steps'?\n");
 }
 
 TEST_CASE("norma --plugin: what cannot be loaded") {

@@ -87,10 +87,14 @@ step(${CMAKE_COMMAND} -G ${GENERATOR} -S ${SOURCE}/examples/my_norm -B ${WORK}/m
      -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_PREFIX_PATH=${WORK}/prefix)
 step(${CMAKE_COMMAND} --build ${WORK}/my_norm)
 if(EXISTS ${WORK}/prefix/bin/norma)
-  step(${WORK}/prefix/bin/norma check-norm --norms absolute --plugin ${WORK}/my_norm/by_ops.so --quick --quiet)
-  if(NOT output MATCHES "nothing is wrong")
-    message(FATAL_ERROR "check-norm printed \"${output}\"")
-  endif()
+  foreach(norm absolute taper)
+    set(files_absolute by_ops)
+    set(files_taper taper)
+    step(${WORK}/prefix/bin/norma check-norm --norms ${norm} --plugin ${WORK}/my_norm/${files_${norm}}.so --quick --quiet)
+    if(NOT output MATCHES "nothing is wrong")
+      message(FATAL_ERROR "check-norm printed \"${output}\"")
+    endif()
+  endforeach()
 endif()
 
 # No installed file may lead back to where it was built: no path may begin there.

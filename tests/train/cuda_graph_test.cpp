@@ -5,7 +5,7 @@
 #include "models/registry.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
-#include "nn/norm/batch_norm.h"
+#include "nn/norm/factory.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "support.h"
@@ -26,6 +26,9 @@
 using namespace norma;
 using namespace norma::train;
 using test::error_of;
+
+// The plug-in examples/my_norm/taper.cpp, which is compiled into this program, too.
+extern "C" void norma_register_plugin();
 
 namespace {
 
@@ -50,7 +53,7 @@ class SmallNet : public nn::Module {
  public:
   explicit SmallNet(const models::ModelOptions& options) {
     stem_ = register_module("stem", std::make_shared<nn::Conv2d>(options.in_channels, 8, Pair{3, 3}));
-    norm_ = register_module("norm", std::make_shared<nn::BatchNorm2d>(8));
+    norm_ = register_module("norm", nn::make_norm(options.norm, 8));
     branch_ = register_module("branch", std::make_shared<nn::Conv2d>(8, 8, Pair{1, 1}));
     drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(0.3));
     dropout_ = register_module("dropout", std::make_shared<nn::Dropout>(0.4));
@@ -74,7 +77,7 @@ class SmallNet : public nn::Module {
 
  private:
   std::shared_ptr<nn::Conv2d> stem_;
-  std::shared_ptr<nn::BatchNorm2d> norm_;
+  std::shared_ptr<nn::Module> norm_;
   std::shared_ptr<nn::Conv2d> branch_;
   std::shared_ptr<nn::DropPath> drop_path_;
   std::shared_ptr<nn::Dropout> dropout_;
@@ -201,6 +204,21 @@ TEST_CASE("cuda graph: steps have the same bits with it: mixed precision, accumu
     recipe.opt = "lamb";
     recipe.grad_accum_steps = 4;  // an epoch ends with a step of two batches
     check_same(recipe);
+  }
+}
+
+TEST_CASE("cuda graph: a norm of a plug-in that counts its passes in tensors fades with the same bits") {
+  norma_register_plugin();
+  for (const Device device : devices_with_graphs()) {
+    const DefaultDeviceGuard guard(device);
+    Recipe recipe = graph_recipe();
+    recipe.norm = "taper[warmup_steps=4,taper_steps=4]";
+    check_same(recipe);
+    int64_t steps = 0;
+    for (const auto& [name, x] : outcome_of(recipe, GraphMode::on).checkpoint.model) {
+      steps = name == "norm.steps" ? x.item<int64_t>() : steps;
+    }
+    CHECK(steps == 10);  // of 12, two of which are left out
   }
 }
 
