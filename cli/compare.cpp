@@ -439,7 +439,8 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::network});
   add_axes(app, state->axes);
-  state->recipe.add(app, {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps},
+  state->recipe.add(app,
+                    {Part::data, Part::shape, Part::length, Part::augmentation, Part::update, Part::steps, Part::start},
                     axis_options());
   add_axis(app, "--precision,--precisions", "precision", state->axes.precisions);
   state->recipe.add(app, {Part::precision}, {"precision"});

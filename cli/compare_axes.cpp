@@ -1,5 +1,6 @@
 #include "cli/compare_axes.h"
 
+#include "core/nearest_name.h"
 #include "lab/report/settings.h"
 #include "train/recipe_option.h"
 
@@ -39,11 +40,11 @@ template void add_axis(CLI::App&, const std::string&, const std::string&, std::v
 
 namespace {
 
-/// Adds the axes of lab::option_axes().
+/// The axes of lab::option_axes() that are options of a recipe.
 void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
   for (const lab::OptionAxis& axis : lab::option_axes()) {
-    if (train::find_recipe_option(axis.option) == nullptr) {
-      continue;  // add_weights()
+    if (!axis.words.empty()) {
+      continue;  // add_own_axis()
     }
     const train::RecipeOption& option = train::recipe_option(axis.option);
     const auto take = [&options, &option](const std::string& word) {
@@ -66,19 +67,20 @@ void add_option_axes(CLI::App& app, std::map<std::string, std::vector<std::strin
   }
 }
 
-/// The weights that are tested: an axis of comparisons alone.
-void add_weights(CLI::App& app, std::map<std::string, std::vector<std::string>>& options) {
-  const auto take = [&options](const std::string& word) {
-    options["weights"].push_back(word);
-    return std::ranges::find(lab::tested_weights(), word) != lab::tested_weights().end();
+/// An axis that comparisons alone have, with the heading of its help. The first of its words is the default.
+void add_own_axis(CLI::App& app, const std::string& name, const char* heading, const char* help,
+                  std::map<std::string, std::vector<std::string>>& options) {
+  const lab::OptionAxis& axis = *std::ranges::find(lab::option_axes(), name, &lab::OptionAxis::option);
+  const auto take = [&options, &axis](const std::string& word) {
+    options[axis.option].push_back(word);
+    return std::ranges::find(axis.words, word) != axis.words.end();
   };
+  const std::string names = name == axis.flag ? "--" + name : fmt::format("--{},--{}", name, axis.flag);
   add_items(
-      app, "--weights", "last, ema or ema-recalibrated", [&options] { options.erase("weights"); }, take,
-      "weights that are tested: the last ones, their moving average with that of batch norm's statistics, or with "
-      "statistics that are made anew for it")
+      app, names, or_list(axis.words), [&options, name] { options.erase(name); }, take, help)
       .type_name("LIST")
-      .default_str("last")
-      .group("Optimisation");
+      .default_str(axis.words.front())
+      .group(heading);
 }
 
 void add_formats(CLI::App& app, std::vector<MemoryFormat>& formats) {
@@ -113,7 +115,14 @@ void add_axes(CLI::App& app, GridAxes& axes) {
   add_formats(app, axes.formats);
   add_axis(app, "--lr,--lrs", "lr", axes.lrs);
   add_option_axes(app, axes.options);
-  add_weights(app, axes.options);
+  add_own_axis(app, "weights", "Optimisation",
+               "weights that are tested: the last ones, their moving average with that of batch norm's statistics, or "
+               "with statistics that are made anew for it",
+               axes.options);
+  add_own_axis(app, lab::kStart, "Weights at the start",
+               "where runs start: from random weights, or from those of --initial-checkpoint or of a run on the other "
+               "classes beside --classes: norms kept, kept with frozen statistics, or converted (docs/finetune.md)",
+               axes.options);
 }
 
 std::vector<std::string> axis_options() {

@@ -3,11 +3,13 @@
 #include "core/error.h"
 #include "core/input_file.h"
 #include "lab/compare/cell_run.h"
+#include "lab/compare/source.h"
 #include "lab/report/joined.h"
 #include "train/output.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +22,13 @@ lab::Comparison comparison_in(const std::filesystem::path& folder) {
       lab::comparison_from_json(read_text_file("resume", file, kMaxBytes), "resume: " + file.string());
   check(comparison.parts.size() < 2, "resume", "'{}' was merged from several parts: go on in the folder of each part",
         folder.string());
+  const std::string& weights = comparison.recipe.initial_checkpoint;
+  const bool done = std::ranges::none_of(comparison.cells, [](const lab::Cell& cell) {
+    return cell.state == lab::CellState::pending || cell.state == lab::CellState::interrupted;
+  });
+  check(done || weights.empty() || lab::initial_sha256(weights) == comparison.initial_sha256, "resume",
+        "initial-checkpoint: '{}' has changed since the comparison began, so that runs would start from other weights",
+        weights);
   return comparison;
 }
 

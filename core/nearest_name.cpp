@@ -59,4 +59,12 @@ std::string unknown_name(std::string_view kind, std::string_view given, const st
                          : fmt::format("unknown {} '{}'; did you mean '{}'?", kind, excerpt(given), nearest);
 }
 
+std::string or_list(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
+  }
+  return text;
+}
+
 }  // namespace norma

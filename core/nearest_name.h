@@ -13,4 +13,7 @@ std::string nearest_name(std::string_view given, const std::vector<std::string>&
 /// "unknown norm 'bath'; did you mean 'batch'?", where `kind` is "norm".
 std::string unknown_name(std::string_view kind, std::string_view given, const std::vector<std::string>& known);
 
+/// "batch, group or layer2d"
+std::string or_list(const std::vector<std::string>& names);
+
 }  // namespace norma

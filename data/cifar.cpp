@@ -70,7 +70,7 @@ class CifarDataset final : public Dataset {
 
  private:
   [[nodiscard]] const uint8_t* record(int64_t index) const { return records_.data() + index * record_bytes_; }
-  [[nodiscard]] int64_t label(int64_t index) const { return record(index)[label_bytes_ - 1]; }
+  [[nodiscard]] int64_t label(int64_t index) const override { return record(index)[label_bytes_ - 1]; }
 
   static std::filesystem::path folder_of(const CifarKind& kind, const std::filesystem::path& given) {
     check(!given.empty(), kind.name, "expected the folder of the binary version (option --data-dir), got none");

@@ -45,6 +45,11 @@ class Dataset {
   /// and, unless they are 0, info().height and width. It depends on the index alone. Several threads may call at once,
   /// each with an image of its own. Throws Error when there is no such image or it cannot be read.
   virtual int64_t load(int64_t index, Image& image) const = 0;
+  /// The label of image `index`. Datasets that know it without the image say so.
+  [[nodiscard]] virtual int64_t label(int64_t index) const {
+    Image image;
+    return load(index, image);
+  }
   /// The names of the images that load() has so far replaced by the next good one (DatasetOptions::skip_bad_images),
   /// each once, sorted.
   [[nodiscard]] virtual std::vector<std::string> skipped() const { return {}; }

@@ -182,6 +182,8 @@ class ImageFolder final : public Dataset {
     fail(kOp, "{}: none of the {} images can be decoded", split_.string(), info_.size);
   }
 
+  [[nodiscard]] int64_t label(int64_t index) const override { return samples_[static_cast<size_t>(index)].label; }
+
   [[nodiscard]] std::vector<std::string> skipped() const override {
     const std::lock_guard lock(mutex_);
     return {skipped_.begin(), skipped_.end()};

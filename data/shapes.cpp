@@ -152,7 +152,7 @@ class ShapesDataset final : public Dataset {
     const int64_t size = info_.height;
     image.set_size(size, size, kChannels);
     Draw draw(seed_, index, subsequence_of(split_));
-    const int64_t label = draw.below(static_cast<int64_t>(kShapes.size()));
+    const int64_t label = draw_label(draw);
     const float radius = static_cast<float>(size) * draw.between(0.22F, 0.45F);
     const float room = static_cast<float>(size) - 2 * radius;
     const float centre_x = radius + room * draw.between(0, 1);
@@ -196,7 +196,15 @@ class ShapesDataset final : public Dataset {
     return label;
   }
 
+  [[nodiscard]] int64_t label(int64_t index) const override {
+    Draw draw(seed_, index, subsequence_of(split_));
+    return draw_label(draw);
+  }
+
  private:
+  /// The first number that an image draws.
+  static int64_t draw_label(Draw& draw) { return draw.below(static_cast<int64_t>(kShapes.size())); }
+
   /// Paints the ground's colour and adds the sum of two uniform numbers in [-noise / 2, noise / 2) to each byte. They
   /// are drawn channel by channel.
   void paint_noise(int64_t index, float noise, const std::array<float, kChannels>& ground,

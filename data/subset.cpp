@@ -4,6 +4,7 @@
 #include "core/random.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -14,23 +15,60 @@ namespace {
 class Subset : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
-      : whole_(std::move(whole)), indices_(std::move(indices)), info_(whole_->info()) {
+      : info_(whole->info()), whole_(std::move(whole)), indices_(std::move(indices)) {
     info_.size = static_cast<int64_t>(indices_.size());
     info_.endless = false;
   }
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-  int64_t load(int64_t index, Image& image) const override {
-    check(index >= 0 && index < info_.size, info_.name, "index: expected one from 0 to {}, got {}", info_.size - 1,
-          index);
-    return whole_->load(indices_[static_cast<size_t>(index)], image);
-  }
+  int64_t load(int64_t index, Image& image) const override { return whole_->load(place(index), image); }
+  [[nodiscard]] int64_t label(int64_t index) const override { return whole_->label(place(index)); }
   [[nodiscard]] std::vector<std::string> skipped() const override { return whole_->skipped(); }
 
+ protected:
+  DatasetInfo info_;
+
  private:
+  [[nodiscard]] int64_t place(int64_t index) const {
+    check(index >= 0 && index < info_.size, info_.name, "index: expected one from 0 to {}, got {}", info_.size - 1,
+          index);
+    return indices_[static_cast<size_t>(index)];
+  }
+
   std::shared_ptr<const Dataset> whole_;
   std::vector<int64_t> indices_;
-  DatasetInfo info_;
+};
+
+class ClassSubset final : public Subset {
+ public:
+  /// `numbers`: the new number of each class, by its old one.
+  ClassSubset(const std::shared_ptr<const Dataset>& whole, std::vector<int64_t> indices,
+              std::map<int64_t, int64_t> numbers)
+      : Subset(whole, std::move(indices)), numbers_(std::move(numbers)) {
+    std::vector<std::string> names(numbers_.size());
+    for (const auto& [before, now] : numbers_) {
+      names[static_cast<size_t>(now)] = info_.class_names[static_cast<size_t>(before)];
+    }
+    info_.class_names = std::move(names);
+    std::erase_if(info_.empty_classes, [&](const std::string& name) {
+      return std::ranges::find(info_.class_names, name) == info_.class_names.end();
+    });
+  }
+
+  int64_t load(int64_t index, Image& image) const override {
+    // Where an image cannot be decoded, the next one may come in its place (DatasetOptions::skip_bad_images), of any
+    // class.
+    auto number = numbers_.find(Subset::load(index, image));
+    for (int64_t other = index + 1; number == numbers_.end() && other < index + info_.size; ++other) {
+      number = numbers_.find(Subset::load(other % info_.size, image));
+    }
+    check(number != numbers_.end(), info_.name, "classes: none of the {} images can be decoded", info_.size);
+    return number->second;
+  }
+  [[nodiscard]] int64_t label(int64_t index) const override { return numbers_.at(Subset::label(index)); }
+
+ private:
+  std::map<int64_t, int64_t> numbers_;
 };
 
 }  // namespace
@@ -53,6 +91,27 @@ std::shared_ptr<const Dataset> random_subset(std::shared_ptr<const Dataset> data
   }
   std::sort(indices.begin(), indices.end());
   return std::make_shared<Subset>(std::move(dataset), std::move(indices));
+}
+
+std::shared_ptr<const Dataset> class_subset(const std::shared_ptr<const Dataset>& dataset,
+                                            const std::vector<int64_t>& classes) {
+  const DatasetInfo& info = dataset->info();
+  check(classes.size() > 1, "train", "classes: expected two or more, got {}", classes.size());
+  std::map<int64_t, int64_t> numbers;
+  for (const int64_t before : classes) {
+    check(before >= 0 && before < info.num_classes(), "train",
+          "classes: expected numbers from 0 to {}, as {} has, got {}", info.num_classes() - 1, info.name, before);
+    const bool is_new = numbers.emplace(before, static_cast<int64_t>(numbers.size())).second;
+    check(is_new, "train", "classes: expected each once, got {} twice", before);
+  }
+  std::vector<int64_t> indices;
+  for (int64_t i = 0; i < info.size; ++i) {
+    if (numbers.contains(dataset->label(i))) {
+      indices.push_back(i);
+    }
+  }
+  check(!indices.empty(), "train", "classes: {} has no images of them", info.name);
+  return std::make_shared<ClassSubset>(dataset, std::move(indices), std::move(numbers));
 }
 
 }  // namespace norma::data

@@ -80,6 +80,10 @@ std::vector<std::string> convert_norm_names() {
   return {"keep", "fold", "calibrate"};
 }
 
+std::string initial_norm(const Recipe& recipe) {
+  return recipe_before(recipe).norm;
+}
+
 ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set,
                                  const ConvertOptions& options) {
   const int64_t classes = train_set->info().num_classes();

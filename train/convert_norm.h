@@ -15,6 +15,9 @@ namespace norma::train {
 /// The names for Recipe::convert_norm: keep, fold, calibrate.
 std::vector<std::string> convert_norm_names();
 
+/// The norm of the network in the file Recipe::initial_checkpoint, as convert_network() finds it; "": the model's own.
+std::string initial_norm(const Recipe& recipe);
+
 /// A trained network with other norms, before it is trained further.
 struct ConvertedNetwork {
   std::shared_ptr<nn::Module> model;  ///< in the recipe's full precision (in_full_precision())

@@ -147,6 +147,9 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
                                                      .folder = recipe.data_dir,
                                                      .image_size = recipe.image_size,
                                                      .skip_bad_images = recipe.skip_bad_images});
+  if (!recipe.classes.empty()) {
+    dataset = data::class_subset(dataset, recipe.classes);
+  }
   const bool is_part = split == data::Split::train && recipe.train_images > 0;
   return is_part ? data::random_subset(std::move(dataset), recipe.train_images) : dataset;
 }

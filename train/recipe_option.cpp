@@ -74,15 +74,6 @@ bool take_word(const NumberField<T>& field, const std::string& word, Recipe& rec
   }
 }
 
-/// "a, b or c".
-std::string or_list(const Words& names) {
-  std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
-    text += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + names[i];
-  }
-  return text;
-}
-
 }  // namespace
 
 RecipeOption::RecipeOption(std::string long_name, RecipeField its_field, std::string text, RecipeOptionDetails details)

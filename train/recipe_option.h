@@ -28,6 +28,7 @@ enum class RecipePart : uint8_t {
   augmentation,  ///< random changes to training images
   update,        ///< the work of one step
   steps,         ///< the sequence of the steps
+  start,         ///< the weights to begin with
   conversion,    ///< the change of norms in trained weights
   run,           ///< options of a single training that a comparison lacks
   seed,

@@ -159,7 +159,10 @@ std::vector<std::vector<Option>> table() {
                      .expected = "a path"}),
              Option("skip-bad-images", &Recipe::skip_bad_images,
                     "imagefolder: where an image cannot be decoded, take the next one",
-                    {.on_resume = kAlways, .needs = kFolder})}),
+                    {.on_resume = kAlways, .needs = kFolder}),
+             Option("classes", &Recipe::classes, {0, 1'000'000},
+                    "train and test on the images of these classes alone, numbered anew in this order: 0,2,4",
+                    {.on_resume = kFixed, .absent = "all of them"})}),
       about(Part::shape, kImages,
             {Option("img-size", &Recipe::image_size, ranges::kImageSize,
                     "height and width; smaller images are padded, larger ones resized", {.key = "image_size"}),
@@ -276,7 +279,7 @@ std::vector<std::vector<Option>> table() {
              Option("decay-rate", &Recipe::decay_rate, {.low = 0, .high = 1000, .with_low = false},
                     "sched step, multistep: factor of each decay; poly: its power", {.needs = kDecaying})}),
       about(
-          Part::run, "Weights at the start",
+          Part::start, "Weights at the start",
           {Option("initial-checkpoint", &Recipe::initial_checkpoint,
                   "begin with the weights of a file: of Norma, or timm's, torchvision's and Facebook's, as safetensors "
                   "or .pth; a classifier of other classes is made anew",

@@ -4,9 +4,11 @@
 #include "core/error.h"
 #include "lab/bench/step.h"
 #include "lab/compare/cell_run.h"
+#include "lab/compare/source.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "lab/report/decide_rows.h"
+#include "nn/norm/norm.h"
 #include "train/step_times.h"
 
 #include <fmt/format.h>
@@ -62,6 +64,10 @@ RunCost measure_run(const train::Recipe& recipe) {
   bench::Step pass({.recipe = recipe, .num_classes = classes, .mode = bench::Mode::infer});
   const double image = step_seconds(pass) / static_cast<double>(recipe.batch_size);
   cost.evaluation = image * static_cast<double>(test_images);
+  cost.pass = image * static_cast<double>(recipe.convert_batches * recipe.batch_size);
+  cost.norms = static_cast<int64_t>(std::ranges::count_if(pass.model().named_modules(), [](const auto& module) {
+    return dynamic_cast<const nn::Norm*>(module.second) != nullptr;
+  }));
   cost.fit = image * static_cast<double>(std::min({test_images, kMostFitImages, cost.epoch}));
   return cost;
 }
@@ -85,17 +91,42 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
   return seconds;
 }
 
+/// Seconds of a conversion of norms and of the evaluation before the first step; docs/finetune.md counts the passes.
+double conversion_seconds(const Cell& cell, const RunCost& cost) {
+  constexpr int64_t kComparing = 2;
+  const std::string start = cell.option(kStart);
+  const int64_t fitting = start == "calibrate" ? cost.norms / 2 + 1 : 0;
+  return start == "fold" || start == "calibrate"
+             ? cost.evaluation + static_cast<double>(kComparing + fitting) * cost.pass
+             : 0;
+}
+
+/// Seconds that the networks take that runs of this many images start from.
+double source_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
+  double seconds = 0;
+  std::set<std::string> seen;
+  for (size_t i = 0; i < costs.size() && !comparison.source_classes.empty(); ++i) {
+    const Cell& cell = comparison.cells[i];
+    if (starts_from_weights(cell) && seen.insert(cell.model).second) {
+      const int64_t steps = kSourceRuns * images / cell.batch_size;
+      seconds += costs[i].start + costs[i].evaluation + static_cast<double>(steps) * costs[i].step;
+    }
+  }
+  return seconds;
+}
+
 /// Seconds that one run takes with this many images.
 double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
   const int64_t steps = images / cell.batch_size;
   const double kinds = cell.option("weights").starts_with("ema") ? 2 : 1;  // of weights, each evaluated
-  return cost.start + kinds * evaluations * cost.evaluation + cost.fit + static_cast<double>(steps) * cost.step;
+  return cost.start + conversion_seconds(cell, cost) + kinds * evaluations * cost.evaluation + cost.fit +
+         static_cast<double>(steps) * cost.step;
 }
 
 /// Seconds that all runs take with this many images each, with their trials of learning rates.
 double run_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
-  double seconds = 0;
+  double seconds = source_seconds(comparison, costs, images);
   for (size_t i = 0; i < costs.size(); ++i) {
     const Cell& cell = comparison.cells[i];
     seconds += cell_seconds(cell, costs[i], images);
@@ -203,6 +234,9 @@ std::string describe_plan(const Comparison& comparison, const BudgetPlan& plan) 
   std::string text = fmt::format("{} {} of {} images each: about {}", comparison.cells.size(),
                                  comparison.cells.size() == 1 ? "run" : "runs", format_count(plan.images),
                                  duration_text(plan.seconds));
+  if (!comparison.source_classes.empty()) {
+    text += fmt::format(", with what they start from, which has {}", format_count(kSourceRuns * plan.images));
+  }
   if (plan.timing_rounds < comparison.timing_rounds) {
     text += fmt::format("; {} rounds of timing instead of {}", plan.timing_rounds, comparison.timing_rounds);
   }

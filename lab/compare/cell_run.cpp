@@ -3,6 +3,7 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "data/json.h"
+#include "lab/compare/source.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/summary.h"
 #include "nn/plugin.h"
@@ -158,7 +159,7 @@ class CellRun {
         options_(options),
         label_(std::move(label)),
         file_(cell_checkpoint(options.output, cell)) {
-    const train::Recipe recipe = recipe_of(comparison, comparison.cells[cell]);
+    const train::Recipe recipe = with_source(recipe_of(comparison, comparison.cells[cell]), comparison, options);
     std::string own;
     train::do_together(*options.group, [&] { own = resume(recipe); });
     const std::string obstacle = train::first_text(*options.group, own);

@@ -2,6 +2,7 @@
 
 #include "core/allocator.h"
 #include "lab/compare/cell_run.h"
+#include "lab/compare/source.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "train/agreement.h"
@@ -107,6 +108,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     train::make_output_folder("compare", options.output);
     write_report(comparison, options.output, options.lock);
   });
+  make_sources(comparison, options);
   tune_rates(comparison, options);
   const auto here = std::ranges::count_if(comparison.cells, is_here);
   int64_t number = 0;

@@ -2,6 +2,7 @@
 #include "core/nearest_name.h"
 #include "core/parse_number.h"
 #include "lab/compare/comparison.h"
+#include "lab/compare/source.h"
 #include "models/registry.h"
 #include "train/environment.h"
 #include "train/ranges.h"
@@ -209,6 +210,7 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   }
   cross(options.norms, &Settings::norm);
   cross(options.seeds, &Settings::seed);
+  plan_starts(options, comparison, settings);
   for (Settings& one : settings) {
     one.lr = scaled_lr(one, options);
   }
@@ -231,7 +233,9 @@ Comparison plan_comparison(const ComparisonOptions& given) {
   comparison.recipe.channels_last = first.format == MemoryFormat::channels_last;
   comparison.recipe.dataset = first.dataset;
   for (const auto& [name, word] : first.options) {
-    take_option(comparison.recipe, "compare", name, word);
+    if (name != kStart) {  // which would take the file from the others
+      take_option(comparison.recipe, "compare", name, word);
+    }
   }
   return comparison;
 }

@@ -5,6 +5,7 @@
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
 #include "train/freeze.h"
+#include "train/initial_weights.h"
 #include "train/interrupt.h"
 
 #include <fmt/format.h>
@@ -63,8 +64,10 @@ class Rehearsal {
     if (known != networks_.end()) {
       return known->refusal;
     }
-    networks_.push_back(
-        {.settings = key, .refusal = refusal_of([&] { step(recipe, key.batch_size, *dataset(cell)); })});
+    networks_.push_back({.settings = key, .refusal = refusal_of([&] {
+                                            step(recipe, key.batch_size, *dataset(cell),
+                                                 comparison_.source_classes.empty());
+                                          })});
     return networks_.back().refusal;
   }
 
@@ -119,8 +122,12 @@ class Rehearsal {
     return shared ? cell.batch_size : share_of(cell.batch_size, processes - 1, processes).count;
   }
 
-  static void step(const train::Recipe& recipe, int64_t images, const data::Dataset& train_set) {
+  /// `has_file`: the weights to start from are there; else they are yet to be trained.
+  static void step(const train::Recipe& recipe, int64_t images, const data::Dataset& train_set, bool has_file) {
     const auto model = train::make_model(recipe, train_set.info().num_classes());
+    if (has_file && !recipe.initial_checkpoint.empty()) {
+      train::load_initial_weights(*model, recipe);
+    }
     train::freeze(*model, recipe);
     const train::Precision precision = train::precision_of(recipe);
     const Tensor black =

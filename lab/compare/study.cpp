@@ -93,6 +93,15 @@ const std::vector<Study>& studies() {
        .options = {{"weights", {"last", "ema", "ema-recalibrated"}}},
        .seeds = kSeeds,
        .budget_test_images = kTestImages},
+      {.name = "finetune",
+       .question = "whether batch norm should keep its statistics in fine-tuning, and where other norms should start",
+       .models = {"resnet18"},
+       .norms = {"batch", "group:32"},
+       .batch_sizes = {32},
+       .lrs = {5e-4},  // a fourth of what the network was trained with
+       .options = {{"train-images", {"2000"}}, {kStart, {kScratch, "keep", "frozen", "fold", "calibrate"}}},
+       .classes = {0, 2, 4, 6, 8},
+       .seeds = kSeeds},
   };
   return all;
 }
@@ -115,6 +124,9 @@ void apply_study(const Study& study, ComparisonOptions& options) {
   fill(options.batch_sizes, study.batch_sizes);
   fill(options.lrs, study.lrs);
   fill(options.precisions, study.precisions);
+  if (options.recipe.initial_checkpoint.empty()) {
+    fill(options.recipe.classes, study.classes);
+  }
   for (const auto& [name, words] : study.options) {
     fill(options.options[name], words);
   }

@@ -20,6 +20,8 @@ struct Study {
   std::vector<double> lrs = {};
   std::vector<std::string> precisions = {};
   std::map<std::string, std::vector<std::string>> options = {};  ///< see ComparisonOptions
+  /// Of the dataset; a network that runs start from is trained on the others. Empty: all.
+  std::vector<int64_t> classes = {};
   LrScaling lr_scaling = LrScaling::none;
   /// Beside a claim several, since one seed decides nothing.
   std::vector<uint64_t> seeds = {0};
@@ -27,8 +29,8 @@ struct Study {
   int64_t budget_test_images = 2000;
 };
 
-/// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt, derf, weight-decay and ema,
-/// which weigh a claim (lab/report/claim.h).
+/// All studies: batch-size, precision, depth, lr, which ask; data-size, optimizer, dyt, derf, weight-decay, ema
+/// and finetune, which weigh a claim (lab/report/claim.h).
 const std::vector<Study>& studies();
 
 /// The study of this name. Throws Error "study: …" for an unknown one, with the nearest known name.

@@ -1,6 +1,7 @@
 #include "lab/compare/tune.h"
 
 #include "core/allocator.h"
+#include "lab/compare/source.h"
 #include "train/agreement.h"
 #include "train/interrupt.h"
 #include "train/output.h"
@@ -39,7 +40,7 @@ const Tuning* find(const Comparison& comparison, const Settings& settings) {
 
 Trial try_rate(const Comparison& comparison, const Settings& settings, double factor, const ComparisonOptions& options,
                const std::string& label) {
-  train::Recipe recipe = recipe_of(comparison.recipe, settings);
+  train::Recipe recipe = with_source(recipe_of(comparison.recipe, settings), comparison, options);
   recipe.lr *= factor;
   Trial trial{.lr = recipe.lr};
   try {

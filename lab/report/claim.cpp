@@ -201,6 +201,28 @@ Expectation same_product(Expectation::Measure measure) {
           .reference_with = {{kLr, "0.0125"}, {"weight-decay", "0.08"}}};
 }
 
+/// "With start scratch: batch 82.1, group:32 80.5; with start keep: …", in percent.
+std::string accuracies_by(const std::string& axis, const Comparison& comparison) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> values;  // and the norms there
+  for (const Row& row : summarize(comparison)) {
+    if (row.finished == 0) {
+      continue;
+    }
+    const std::string value = row.option(axis);
+    auto known = std::ranges::find(values, value, [](const auto& one) { return one.first; });
+    if (known == values.end()) {
+      known = values.insert(values.end(), {value, {}});
+    }
+    known->second.push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
+                                        format_spread(row.accuracy, 1, /* factor= */ 100)));
+  }
+  std::vector<std::string> parts;
+  for (const auto& [value, norms] : values) {
+    parts.push_back(fmt::format("with {} {}: {}", axis, value, fmt::join(norms, ", ")));
+  }
+  return parts.empty() ? "" : fmt::format(" Accuracies in percent {}.", fmt::join(parts, "; "));
+}
+
 std::string_view word_of(Verdict::State state) {
   switch (state) {
     case Verdict::State::waiting: return "not decided yet";
@@ -274,6 +296,21 @@ const std::vector<Claim>& claims() {
                          .sign = Sign::none,
                          .with = {{"weights", "ema-recalibrated"}},
                          .reference_with = {{"weights", "ema"}}}}},
+      {.study = "finetune",
+       .sentence =
+           "batch norm should keep its running statistics when a network is fine-tuned, since otherwise the updates "
+           "of them destroy what the network has learned: with frozen statistics it does no worse",
+       .source = "Keras' guide to transfer learning, keras.io/guides/transfer_learning",
+       .setting =
+           "ResNet-18, all of whose weights are fine-tuned at once on half of the classes of small images after a "
+           "short training on the other half, where the guide has Xception, ImageNet and photographs, and a classifier "
+           "that is trained before the rest",
+       .expectations = {{.norm = "batch",
+                         .reference = "batch",
+                         .sign = Sign::not_more,
+                         .with = {{kStart, "keep"}},
+                         .reference_with = {{kStart, "frozen"}}}},
+       .beside = kStart},
   };
   return all;
 }
@@ -326,8 +363,9 @@ std::string claim_text(const Comparison& comparison) {
   if (claim == nullptr) {
     return "";
   }
-  return fmt::format("The claim: {} ({}). Here: {}. The verdict: {}.", claim->sentence, claim->source, claim->setting,
-                     verdict_on(*claim, comparison).text);
+  return fmt::format("The claim: {} ({}). Here: {}. The verdict: {}.{}", claim->sentence, claim->source, claim->setting,
+                     verdict_on(*claim, comparison).text,
+                     claim->beside.empty() ? "" : accuracies_by(claim->beside, comparison));
 }
 
 }  // namespace norma::lab

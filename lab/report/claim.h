@@ -45,6 +45,8 @@ struct Claim {
   std::string source;                     ///< "arXiv 2503.10622"
   std::string setting;                    ///< what is other than there
   std::vector<Expectation> expectations;  ///< all must hold
+  /// An axis of option_axes(): claim_text() names the accuracy of each norm at each of its values, too. "": of none.
+  std::string beside = {};
 };
 
 /// The claims that have a study.
@@ -72,7 +74,8 @@ struct Verdict {
 /// supported. All intervals hold together (decision.h).
 Verdict verdict_on(const Claim& claim, const Comparison& comparison);
 
-/// The claim of a comparison's study, its source, the setting and the verdict; "" without a claim.
+/// The claim of a comparison's study, its source, the setting, the verdict and the accuracies beside it; "" without a
+/// claim.
 std::string claim_text(const Comparison& comparison);
 
 }  // namespace norma::lab

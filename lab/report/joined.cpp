@@ -27,6 +27,14 @@ bool take(Comparison& whole, Comparison part) {
   }
   std::ranges::move(part.timings, std::back_inserter(whole.timings));
   std::ranges::move(part.tunings, std::back_inserter(whole.tunings));
+  for (SourceNetwork& source : part.sources) {
+    const auto known = std::ranges::find(whole.sources, source.model, &SourceNetwork::model);
+    if (known == whole.sources.end()) {
+      whole.sources.push_back(std::move(source));
+    } else if (known->sha256 != source.sha256) {
+      known->sha256.clear();
+    }
+  }
   std::ranges::move(part.parts, std::back_inserter(whole.parts));
   return fits;
 }
@@ -36,12 +44,22 @@ bool take(Comparison& whole, Comparison part) {
 std::string plan_difference(const Comparison& a, const Comparison& b) {
   train::Recipe recipe = b.recipe;
   recipe.data_dir = a.recipe.data_dir;  // each machine has the data where it has them
+  if (!a.initial_sha256.empty() && a.initial_sha256 == b.initial_sha256) {
+    recipe.initial_checkpoint = a.recipe.initial_checkpoint;
+  }
   if (const std::vector<std::string> lines = train::differences(a.recipe, recipe); !lines.empty()) {
     return lines.front();
   }
   const auto settings = [](const Cell& cell) -> const Settings& { return cell; };
   if (!std::ranges::equal(a.cells, b.cells, {}, settings, settings)) {
     return fmt::format("models, norms, seeds or other axes, {} runs → {}", a.cells.size(), b.cells.size());
+  }
+  if (a.initial_sha256 != b.initial_sha256) {
+    return "contents of the file of initial-checkpoint";
+  }
+  if (a.source_classes != b.source_classes) {
+    return fmt::format("classes of the networks that runs start from {} → {}", fmt::join(a.source_classes, ","),
+                       fmt::join(b.source_classes, ","));
   }
   if (a.environment.processes != b.environment.processes) {  // by which batch norms have other statistics
     return fmt::format("number of processes {} → {}", a.environment.processes, b.environment.processes);

@@ -262,8 +262,9 @@ std::string parts_note(const Comparison& comparison) {
 }
 
 std::vector<std::string> notes_of(const Comparison& comparison) {
-  std::vector<std::string> notes = {parts_note(comparison),       tax_note(comparison),      accuracy_note(comparison),
-                                    interaction_note(comparison), decision_note(comparison), tuning_note(comparison)};
+  std::vector<std::string> notes = {parts_note(comparison),    start_note(comparison),       tax_note(comparison),
+                                    accuracy_note(comparison), interaction_note(comparison), decision_note(comparison),
+                                    tuning_note(comparison)};
   std::erase(notes, "");
   return notes;
 }

@@ -39,6 +39,9 @@ std::string recipe_facts(const Comparison& comparison) {
   put_fact(html, "schedule", recipe.sched);
   put_fact(html, "memory format", values_of(comparison, "format"));
   put_fact(html, "precision", values_of(comparison, "precision"));
+  if (const std::string start = start_note(comparison); !start.empty()) {
+    put_fact(html, "start", start);
+  }
   put_fact(html, "all of it", train::to_json(recipe));
   return facts("Settings", html);
 }

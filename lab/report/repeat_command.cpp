@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
+#include <string>
 #include <vector>
 
 namespace norma::lab {
 
-std::string repeat_command(const Comparison& comparison, const Cell& cell) {
-  const train::Recipe recipe = recipe_of(comparison, cell);
+namespace {
+
+std::string train_command(const train::Recipe& recipe, const train::Environment& environment) {
   const train::Recipe defaults;
   std::string text = "norma train";
   const auto put = [&](std::string_view option, std::string_view value) {
@@ -29,7 +32,6 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
       put(option.name, fmt::format("{}", fmt::join(items, ",")));
     }
   }
-  const train::Environment& environment = comparison.environment;
   for (const nn::PluginRecord& plugin : environment.plugins) {
     put("plugin", plugin.file);
   }
@@ -43,6 +45,20 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
     put("threads", fmt::format("{}", environment.threads));  // bits depend on it
   }
   return text;
+}
+
+}  // namespace
+
+std::string repeat_command(const Comparison& comparison, const Cell& cell) {
+  const train::Recipe recipe = recipe_of(comparison, cell);
+  const std::string command = train_command(recipe, comparison.environment);
+  if (comparison.source_classes.empty() || recipe.initial_checkpoint.empty()) {
+    return command;
+  }
+  const std::string folder = std::filesystem::path(recipe.initial_checkpoint).parent_path().string();
+  return fmt::format("{} --output {} && {}",
+                     train_command(source_recipe(comparison, cell.model), comparison.environment), shell_word(folder),
+                     command);
 }
 
 }  // namespace norma::lab

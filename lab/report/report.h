@@ -96,6 +96,13 @@ struct PartOrigin {
   std::string date = {};
 };
 
+/// A network that a comparison has trained itself, for its runs to start from (source_recipe()).
+struct SourceNetwork {
+  std::string model;
+  double accuracy = 0;  ///< on the test images of its classes, in [0, 1]
+  std::string sha256;   ///< of its weights; "": the parts of the comparison have different ones
+};
+
 /// The results of `norma compare`, and all that is needed to repeat it.
 struct Comparison {
   train::Recipe recipe;  ///< of all cells; a cell's settings come before its own (recipe_of())
@@ -106,7 +113,12 @@ struct Comparison {
   std::vector<Tuning> tunings;  ///< the trials made so far
   bool telemetry = true;        ///< runs have a record
   DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
-  double budget = 0;            ///< seconds that the length of the runs was chosen for; 0: the length was given
+  /// The SHA-256 of the file Recipe::initial_checkpoint when the comparison began; "" without one.
+  std::string initial_sha256 = {};
+  /// The classes that runs start from, where there is no such file and a start (settings.h) asks for weights.
+  std::vector<int64_t> source_classes = {};
+  std::vector<SourceNetwork> sources = {};  ///< those trained so far
+  double budget = 0;  ///< seconds that the length of the runs was chosen for; 0: the length was given
   train::Environment environment;
   std::string command;                 ///< the command line
   std::string date;                    ///< when the comparison began
@@ -261,11 +273,20 @@ std::string tuning_note(const Comparison& comparison);
 std::string decision_note(const Comparison& comparison);
 /// The parts that are here or missing, and whether they ran on different machines; "" if it was not divided.
 std::string parts_note(const Comparison& comparison);
-/// The notes below a table: those of the six above that are not "", parts first, then tax, tuning last.
+/// The notes below a table: those of the six above and start_note() that are not "", parts first, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
+/// The images of such a network, in runs of the comparison.
+inline constexpr int64_t kSourceRuns = 4;
+/// The recipe of the network of a model that runs start from, for Comparison::source_classes: batch norm, the defaults
+/// of `norma train` for the optimisation, and kSourceRuns times as many images as a run has.
+train::Recipe source_recipe(const Comparison& comparison, const std::string& model);
+/// What runs start from, and which of them; "" where all have random weights.
+std::string start_note(const Comparison& comparison);
+
 /// The `norma train` command that trains a cell again, with every option that differs from its default. On the same
-/// kind of machine and with the same version it gives the same bits. Files of policies have their old names.
+/// kind of machine and with the same version it gives the same bits. Files of policies have their old names. For a cell
+/// that starts from a network of the comparison's, the command that trains that network stands before it.
 std::string repeat_command(const Comparison& comparison, const Cell& cell);
 
 }  // namespace norma::lab

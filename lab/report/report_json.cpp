@@ -3,6 +3,7 @@
 #include "core/parse_number.h"
 #include "data/json.h"
 #include "lab/report/report.h"
+#include "lab/report/source_json.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/ranges.h"
 
@@ -424,6 +425,12 @@ std::string to_json(const Comparison& comparison) {
   if (comparison.budget > 0) {
     json["budget"] = comparison.budget;
   }
+  if (!comparison.initial_sha256.empty()) {
+    json["initial_checkpoint_sha256"] = comparison.initial_sha256;
+  }
+  if (!comparison.source_classes.empty()) {
+    json["source"] = source_to_json(comparison);
+  }
   return with_telemetry(data::json_text(json, 1) + "\n", comparison.cells);
 }
 
@@ -465,6 +472,12 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   if (json.contains("budget")) {
     comparison.budget = data::json_field<double>(where, json, "budget");
     check(comparison.budget > 0, where, "budget: expected seconds above 0, got {}", comparison.budget);
+  }
+  if (json.contains("initial_checkpoint_sha256")) {
+    comparison.initial_sha256 = data::json_field<std::string>(where, json, "initial_checkpoint_sha256");
+  }
+  if (json.contains("source")) {
+    read_source(json["source"], where + ": source", comparison);
   }
   return comparison;
 }

@@ -2,8 +2,10 @@
 
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/nearest_name.h"
 #include "models/registry.h"
 #include "train/recipe_option.h"
+#include "train/run_folder.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +14,12 @@
 #include <vector>
 
 namespace norma::lab {
+
+namespace {
+
+constexpr const char* kWeights = "weights";
+
+}  // namespace
 
 Settings settings_of(const train::Recipe& recipe) {
   return {.model = recipe.model,
@@ -78,21 +86,22 @@ const std::vector<OptionAxis>& option_axes() {
       {.option = "opt", .flag = "optimizers", .changes_work = true},
       {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
       {.option = "train-images", .flag = "train-images", .changes_work = false},
-      {.option = "weights", .flag = "weights", .changes_work = false}};
+      {.option = kWeights, .flag = kWeights, .changes_work = false, .words = {"last", "ema", "ema-recalibrated"}},
+      {.option = kStart,
+       .flag = "starts",
+       .changes_work = false,
+       .words = {kScratch, "keep", "frozen", "fold", "calibrate"}}};
   return axes;
 }
 
-const std::vector<std::string>& tested_weights() {
-  static const std::vector<std::string> words = {"last", "ema", "ema-recalibrated"};
-  return words;
+std::string source_file(const std::string& model) {
+  return fmt::format("source/{}/{}", model, train::kLastName);
 }
 
 namespace {
 
-/// The axis of the weights that are tested: each run has the averages that its word asks for.
-void take_weights(train::Recipe& recipe, std::string_view op, const std::string& word) {
-  check(std::ranges::find(tested_weights(), word) != tested_weights().end(), op,
-        "weights: expected last, ema or ema-recalibrated, got '{}'", excerpt(word));
+/// Each run has the averages that its word asks for.
+void take_weights(train::Recipe& recipe, const std::string& word) {
   recipe.model_ema = word != "last";
   const train::Recipe otherwise;
   constexpr double kDecay = 0.99;  // about a hundred steps: runs of a comparison are short
@@ -100,11 +109,30 @@ void take_weights(train::Recipe& recipe, std::string_view op, const std::string&
   recipe.model_ema_warmup = recipe.model_ema;
 }
 
+void take_start(train::Recipe& recipe, const std::string& word) {
+  if (word == kScratch) {
+    recipe.initial_checkpoint.clear();
+    recipe.reset_head = recipe.use_ema = recipe.strict = false;
+    return;
+  }
+  if (recipe.initial_checkpoint.empty()) {
+    recipe.initial_checkpoint = source_file(recipe.model);
+  }
+  if (word == "frozen") {
+    recipe.freeze.emplace_back("*.running_*");
+  } else {
+    recipe.convert_norm = word;
+  }
+}
+
 }  // namespace
 
 void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word) {
-  if (name == "weights") {
-    take_weights(recipe, op, word);
+  const auto axis = std::ranges::find_if(option_axes(), [&](const OptionAxis& one) { return one.option == name; });
+  if (axis != option_axes().end() && !axis->words.empty()) {
+    check(std::ranges::find(axis->words, word) != axis->words.end(), op, "{}: expected {}, got '{}'", name,
+          or_list(axis->words), excerpt(word));
+    name == kStart ? take_start(recipe, word) : take_weights(recipe, word);
     return;
   }
   check(train::recipe_option(name).take(recipe, word), op, "{}: expected a value of that option, got '{}'", name,
@@ -121,7 +149,8 @@ const std::vector<Axis>& further_axes() {
       {.name = "optimizer", .value = [](const Settings& s) { return s.option("opt"); }},
       {.name = "weight decay", .value = [](const Settings& s) { return s.option("weight-decay"); }},
       {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }},
-      {.name = "weights", .value = [](const Settings& s) { return s.option("weights"); }}};
+      {.name = kWeights, .value = [](const Settings& s) { return s.option(kWeights); }},
+      {.name = kStart, .value = [](const Settings& s) { return s.option(kStart); }}};
   return axes;
 }
 

@@ -55,17 +55,26 @@ struct Axis {
 /// An axis whose values are those of an option of the recipe, or of one that comparisons alone have. A comparison may
 /// have it or not.
 struct OptionAxis {
-  const char* option;  ///< "opt"
-  const char* flag;    ///< its name on the command line, beside the option's: "optimizers"
-  bool changes_work;   ///< a step takes another time with another value
+  const char* option;                   ///< "opt"
+  const char* flag;                     ///< its name on the command line, beside the option's: "optimizers"
+  bool changes_work;                    ///< a step takes another time with another value
+  std::vector<std::string> words = {};  ///< of an axis that comparisons alone have; empty: an option of the recipe
 };
-/// The optimizer, the weight decay, the number of training images, and the weights that are tested.
+/// The optimizer, the weight decay and the number of training images; and of comparisons alone the weights that are
+/// tested, and those that a run starts from.
 const std::vector<OptionAxis>& option_axes();
 
-/// The words of the axis "weights", which is no option of the recipe: last, ema, ema-recalibrated.
-const std::vector<std::string>& tested_weights();
+/// The axis of the weights that a run starts from: random ones ("scratch"), or those of another run, with their norms
+/// kept as they are ("keep"), kept with frozen running statistics ("frozen"), or converted ("fold", "calibrate"). The
+/// other run is the file Recipe::initial_checkpoint of the comparison, or source_file().
+inline constexpr const char* kStart = "start";
+inline constexpr const char* kScratch = "scratch";
 
-/// Gives an option of a recipe the value of a word. Throws Error, in the name of `op`, for a word that is none.
+/// The checkpoint of the network that a comparison has trained itself for its runs to start from, in its output folder.
+std::string source_file(const std::string& model);
+
+/// Gives an option of a recipe, or those that an axis of comparisons alone stands for, the value of a word. Throws
+/// Error, in the name of `op`, for a word that is none.
 void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word);
 
 /// All axes but model, norm and seed, in the order of display: dataset, batch size, lr, precision, format, and those of

@@ -46,14 +46,14 @@ bool is(const Settings& settings, const std::string& norm) {
 }  // namespace
 
 TEST_CASE("claims: each has a study, whose grid has the norms and values of its expectations") {
-  REQUIRE(claims().size() == 6);
+  REQUIRE(claims().size() == 7);
   for (const Claim& claim : claims()) {
     CAPTURE(claim.study);
     const Verdict equal = verdict(
         claim.study, [](const Settings&) { return 80.0; }, 0.01);
     CHECK(equal.text.find("lacks") == std::string::npos);
     CHECK(equal.text.find("beside") != std::string::npos);
-    CHECK((claim.source.starts_with("arXiv ") || claim.study == "ema"));
+    CHECK((claim.source.starts_with("arXiv ") || claim.study == "ema" || claim.study == "finetune"));
   }
   CHECK(claim_of("batch-size") == nullptr);
   CHECK(claim_text(Comparison{}).empty());
@@ -194,6 +194,33 @@ TEST_CASE("claims: averaged weights with statistics of their own, both ways and 
   CHECK(unclear.state == State::undecided);
   CHECK(unclear.text.starts_with("not decided. batch with weights ema-recalibrated beside batch with weights ema: "));
   CHECK(unclear.text.find("more seeds") != std::string::npos);
+}
+
+TEST_CASE("claims: fine-tuning with statistics that are kept or go on, both ways and not decided") {
+  const auto with = [](double frozen) {
+    return [=](const Settings& s) {
+      return 80 + (s.option(kStart) == "frozen" ? frozen : 0) - (s.option(kStart) == kScratch ? 20 : 0) -
+             (is(s, "group:32") ? 1 : 0);
+    };
+  };
+  CHECK(verdict("finetune", with(0), 0.02).state == State::supported);
+  CHECK(verdict("finetune", with(2)).state == State::supported);
+  CHECK(verdict("finetune", with(-2)).state == State::contradicted);
+  const Verdict unclear = verdict("finetune", with(-0.2), 3);
+  CHECK(unclear.state == State::undecided);
+  CHECK(unclear.text.starts_with("not decided. batch with start keep beside batch with start frozen: "));
+  CHECK(unclear.text.find("more seeds") != std::string::npos);
+
+  // What else there was to choose stands beside the verdict: 80 for all seeds is 81.5 on average.
+  Comparison comparison = results_of("finetune", with(-2), 0);
+  CHECK(claim_text(comparison)
+            .ends_with(" Accuracies in percent with start scratch: batch 61.5 ± 1.3, group:32 60.5 ± 1.3; with start "
+                       "keep: batch 81.5 ± 1.3, group:32 80.5 ± 1.3; with start frozen: batch 79.5 ± 1.3; with start "
+                       "fold: group:32 80.5 ± 1.3; with start calibrate: group:32 80.5 ± 1.3."));
+  for (Cell& cell : comparison.cells) {
+    cell.state = CellState::pending;
+  }
+  CHECK(claim_text(comparison).ends_with("runs are missing."));
 }
 
 TEST_CASE("claims: nothing is decided before the last run, and by one seed") {

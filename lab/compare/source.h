@@ -1,0 +1,30 @@
+#pragma once
+
+#include "lab/compare/comparison.h"
+
+#include <string>
+#include <vector>
+
+namespace norma::lab {
+
+/// True iff a cell starts from weights, and not from random ones.
+bool starts_from_weights(const Settings& settings);
+
+/// Finds out what the runs of a new comparison start from, and leaves out the settings that mean nothing there: a
+/// conversion ("fold", "calibrate") to the norm that the weights have, "fold" from a norm without running statistics,
+/// and "frozen" with such a norm. Throws Error "compare: start: …" where there is neither a file nor other classes, for
+/// a start or a norm that would have no run at all, and for a file that cannot be read.
+void plan_starts(const ComparisonOptions& options, Comparison& comparison, std::vector<Settings>& settings);
+
+/// The SHA-256 of a file's bytes. Throws Error "initial-checkpoint: …".
+std::string initial_sha256(const std::string& file);
+
+/// Trains the networks that unfinished cells start from, in the output folder, from their checkpoints if there are any;
+/// returns early when interrupted() (interrupt.h). All processes of a group call it. Throws Error as Trainer::run(),
+/// and for a checkpoint of another run.
+void make_sources(Comparison& comparison, const ComparisonOptions& options);
+
+/// A cell's recipe with the place of the network that it starts from.
+train::Recipe with_source(train::Recipe recipe, const Comparison& comparison, const ComparisonOptions& options);
+
+}  // namespace norma::lab
