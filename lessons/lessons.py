@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import grade
+import notebooks
 import pages
 
 
@@ -73,6 +74,13 @@ def lesson_command(args):
 
 
 def lessons_command(args):
+    if args.solved and not args.notebooks:
+        sys.exit("run: lessons: --solved goes with --notebooks")
+    if args.notebooks:
+        folder = args.notebooks.resolve()
+        written = notebooks.write(folder, args.solved)
+        print(f"{len(written)} notebooks: {', '.join(written)} in {folder}")
+        return
     lessons = pages.all_lessons()
     if not args.site:
         for lesson in lessons:
@@ -91,6 +99,8 @@ def test_command(args):
     """For ctest: the page agrees with the program, each gap of the exercise fails, the solution passes."""
     lesson = find_lesson(args.lesson)
     faults = pages.check(lesson, args.programs / lesson.target())
+    if (lesson.folder / "lesson.py").exists():
+        faults += notebooks.check(lesson)
     unsolved = grade.grade(lesson, args.programs / lesson.target("exercise"))
     for gap in unsolved["gaps"]:
         if gap["passed"]:
@@ -121,8 +131,10 @@ def main():
     one.add_argument("--solution", action="store_true", help="print solution.cpp; with --check: test it")
     one.add_argument("--accept", action="store_true", help="for authors: keep the pictures beside the page")
     one.set_defaults(call=lesson_command)
-    course = commands.add_parser("lessons", help="the list; with --site: all pages as a site")
+    course = commands.add_parser("lessons", help="the list; all pages as a site, or some as notebooks")
     course.add_argument("--site", type=pathlib.Path, metavar="DIR", help="write a static site that needs no network")
+    course.add_argument("--notebooks", type=pathlib.Path, metavar="DIR", help="write those that are in Python, too")
+    course.add_argument("--solved", action="store_true", help="with --notebooks: with our answers in the gaps")
     course.set_defaults(call=lessons_command)
     test = commands.add_parser("test")
     test.add_argument("lesson")

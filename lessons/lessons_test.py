@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grade
+import notebooks
 import pages
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"><text>{}</text></svg>\n'
@@ -100,8 +101,55 @@ def expect_link():
     return 0
 
 
+CELLS = ("# %% text\nprint(1)\n# %% cpp\nrate = 0.125\n# %% prose\n# The mean is 0.25,\n# ->\n# Its mean is 0.25,\n" +
+         "".join(f"# %% gap {gap}\ndef f():\n    ### BEGIN SOLUTION\n    return {gap}\n    ### END SOLUTION\n"
+                 f"# %% check {gap}\nassert f() == {gap}\n" for gap in "123"))
+EXERCISE = "\n```sh\n./run lesson 1 --check\n```\n\nThe end.\n"
+
+
+def expect_notebook(what, fault, cells=CELLS, page=PAGE + EXERCISE):
+    """A fault of a lesson.py; without one, what its notebook has."""
+    with tempfile.TemporaryDirectory() as folder:
+        lesson, _ = lesson_in(folder, page=page)
+        (lesson.folder / "lesson.py").write_text(cells)
+        (pathlib.Path(folder) / "docs").mkdir()
+        (pathlib.Path(folder) / "docs" / "python.md").write_text("")
+        found = notebooks.check(lesson)
+        if fault is None and not found:
+            for solved in (False, True):
+                made = notebooks.notebook_of(lesson, pathlib.Path(folder), pathlib.Path(folder), {}, solved)["cells"]
+                code = [cell["source"] for cell in made if cell["cell_type"] == "code"]
+                answer = "    return 1" if solved else '    raise NotImplementedError("gap 1 is not filled yet")'
+                markdown = "".join(cell["source"] for cell in made if cell["cell_type"] == "markdown")
+                if (code[:4] != ["print(1)", "rate = 0.125", f"def f():\n{answer}", "assert f() == 1"] or len(code) != 8
+                        or made[3]["outputs"][0]["text"] != "mean 0.25\nmeasured 3.1 GB/s\n" or "```" in markdown
+                        or "Its mean is 0.25, and the" not in markdown or not markdown.endswith("The end.")
+                        or "(01_a_a.svg)" not in markdown or not (pathlib.Path(folder) / "01_a_a.svg").exists()):
+                    found.append(str(made))
+    if fault is None and found or fault is not None and not any(fault in text for text in found):
+        print(f"{what}: expected {fault!r}, got {found}")
+        return 1
+    return 0
+
+
 faults = sum([
     expect_link(),
+    expect_notebook("a good notebook", None),
+    expect_notebook("a block without a cell", "expected a cell 'cpp' for the block that begins with '  double rate",
+                    CELLS.replace("# %% cpp\nrate = 0.125\n", "")),
+    expect_notebook("a cell without a block", "the page has no block for the last 1 cells", CELLS + "# %% cpp\n"),
+    expect_notebook("words that are not on the page", "expected once on the page: 'The mean is 0.26,'",
+                    CELLS.replace("The mean is 0.25", "The mean is 0.26")),
+    expect_notebook("words that are there twice", "expected once on the page", page=PAGE + PAGE + EXERCISE),
+    expect_notebook("words of C++", "the notebook says 'exercise.cpp'", page=PAGE + EXERCISE + "Open exercise.cpp.\n"),
+    expect_notebook("a gap without its solution", "gap 2: expected one ### BEGIN SOLUTION",
+                    CELLS.replace("    ### END SOLUTION\n# %% check 2", "# %% check 2")),
+    expect_notebook("a gap too few", "expected gap 1, check 1", CELLS.partition("# %% gap 3")[0]),
+    expect_notebook("no exercise on the page", "has no block 'sh'", page=PAGE),
+    expect_notebook("a kind of cell that is none", "what kind of cell is '# %% txt'?",
+                    CELLS.replace("# %% text", "# %% txt")),
+    expect_notebook("a cell that prints nothing", "a cell 'text' without code",
+                    CELLS.replace("print(1)\n", "")),
     expect("a good lesson", None),
     expect("a number that is not printed", "the program does not print this; first: 'mean 0.25'",
            prints="mean 0.26\\nmeasured 1 GB/s\\n"),

@@ -23,6 +23,8 @@ echo "wheel: a first report after $SECONDS s"
 if "$fresh/venv/bin/pip" --quiet --disable-pip-version-check install nbconvert ipykernel; then
   "$fresh/venv/bin/jupyter" nbconvert --execute --to html --output-dir . "$root/examples/own_norm.ipynb"
   grep -q iframe own_norm.html
+  python3 -B "$root/lessons/lessons.py" lessons --notebooks notebooks --solved
+  "$fresh/venv/bin/jupyter" nbconvert --execute --to html --output-dir . notebooks/*.ipynb
 fi
 "$fresh/venv/bin/python" -m pytest -p no:cacheprovider -q "$root/tests/python"
 ls -l "$wheels"

@@ -248,6 +248,13 @@ echo NORMA_BUILD_LESSONS:BOOL=ON >"$work/tree/build/cpu-release/CMakeCache.txt"
 run lesson 2
 expect_calls "$what, the second time" '' cmake
 
+what='notebooks of lessons, for which nothing is built'
+fresh python3
+run lessons --notebooks books
+expect "$what" 0 "python3 -B $work/tree/lessons/lessons.py lessons --notebooks books"
+run lessons --notebooks=books --solved
+expect "$what, and solved" 0 "python3 -B $work/tree/lessons/lessons.py lessons --notebooks=books --solved"
+
 what='an unknown preset'
 run build --preset cpu-fast
 expect "$what" 1 \

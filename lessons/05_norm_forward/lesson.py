@@ -1,0 +1,172 @@
+"""Lesson 5 in Python: the cells of its notebook (lessons/notebooks.py)."""
+
+# %% text
+import math
+
+def mean_of(x):
+    return sum(x) / len(x)
+
+def var_of(x):
+    """The mean of the squares of x - mean."""
+    mean = mean_of(x)
+    return mean_of([(value - mean) ** 2 for value in x])
+
+def normalised(x, eps):
+    mean = mean_of(x)
+    rstd = 1 / math.sqrt(var_of(x) + eps)
+    return [(value - mean) * rstd for value in x]
+
+def show(name, numbers):
+    print(f"{name:<7}" + "".join(f" {value:7.3f}" for value in numbers))
+
+x = [1, 3, 4, 5, 7]
+show("x", x)
+show("mean", [mean_of(x)])
+show("var", [var_of(x)])
+show("rstd", [1 / math.sqrt(var_of(x))])
+show("xhat", normalised(x, 0))
+
+# %% text
+weight = [2, 2, 2, 1, 1]
+bias = [10, 10, 10, 0, 0]
+show("weight", weight)
+show("bias", bias)
+show("y", [xhat * w + b for xhat, w, b in zip(normalised(x, 0), weight, bias)])
+
+# %% text
+import norma
+
+def norma_xhat(x, eps):
+    """Python's own numbers raise an error for 0 / 0; tensors give what the processor gives, "not a number"."""
+    x = norma.tensor(x, dtype=norma.float64)
+    centred = x - x.mean()
+    return (centred / ((centred * centred).mean() + eps).sqrt()).tolist()
+
+without_eps = norma_xhat([2, 2, 2], 0)[0]
+print(f"all elements 2, eps 0:    xhat is {'not a number' if math.isnan(without_eps) else without_eps}")
+print(f"all elements 2, eps 1e-5: xhat is {norma_xhat([2, 2, 2], 1e-5)[0]:g}")
+
+# %% text
+print(f"var 1e-6, eps 1e-5 inside the root:  rstd {1 / math.sqrt(1e-6 + 1e-5):.1f}")
+print(f"var 1e-6, eps 1e-5 outside the root: rstd {1 / (math.sqrt(1e-6) + 1e-5):.1f}")
+
+# %% text
+def drift(with_norm):
+    """64 numbers go through 20 layers of random weights that make them a little larger."""
+    norma.manual_seed(1)
+    x = norma.randn([64], dtype=norma.float64).reshape([64, 1])
+    for layer in range(1, 21):
+        x = 0.2 * norma.randn([64, 64], dtype=norma.float64) @ x
+        if with_norm:
+            x = norma.tensor(normalised(x.reshape([64]).tolist(), 1e-5), dtype=norma.float64).reshape([64, 1])
+        if layer % 5 == 0:
+            deviation = math.sqrt(var_of(x.reshape([64]).tolist()))
+            print(f"{'with' if with_norm else 'without':<7} norm, layer {layer:2}: deviation {deviation:6.1f}")
+
+drift(with_norm=False)
+drift(with_norm=True)
+
+# %% text
+def sets_of(name, sizes, set_of):
+    """How many sets there are, and of how many elements; set_of(n, c, h, w) tells sets apart."""
+    N, C, H, W = sizes
+    sets = {}
+    for n in range(N):
+        for c in range(C):
+            for h in range(H):
+                for w in range(W):
+                    sets.setdefault(set_of(n, c, h, w), []).append((n, c, h, w))
+    lengths = {len(elements) for elements in sets.values()}
+    print(f"{name:<20} {len(sets):2} sets of {lengths.pop():2}")
+
+sizes = (2, 4, 3, 5)
+sets_of("batch norm", sizes, lambda n, c, h, w: c)
+sets_of("instance norm", sizes, lambda n, c, h, w: (n, c))
+sets_of("group norm, 2 groups", sizes, lambda n, c, h, w: (n, c // 2))
+sets_of("layer norm", sizes, lambda n, c, h, w: n)
+sets_of("layer norm 2d", sizes, lambda n, c, h, w: (n, h, w))
+
+# %% text
+def tensor(numbers):
+    return norma.tensor(numbers, dtype=norma.float64)
+
+show("Norma", norma.layer_norm(tensor(x), [5], tensor(weight), tensor(bias), eps=0).tolist())
+
+# %% prose
+# Fill three gaps in `exercise.cpp`:
+# ->
+# Fill three gaps below. The cell behind each gap says whether it is right:
+
+# %% gap 1
+def statistics_of(x, eps):
+    """Mean, variance and rstd of a list of numbers."""
+    # GAP 1: the mean first, since the variance needs it. return mean, var, rstd
+    ### BEGIN SOLUTION
+    mean = sum(x) / len(x)
+    var = sum((value - mean) ** 2 for value in x) / len(x)
+    return mean, var, 1 / math.sqrt(var + eps)
+    ### END SOLUTION
+
+# %% check 1
+def check_near(what, yours, expected):
+    assert abs(yours - expected) <= 1e-9 * (1 + abs(expected)), f"{what}: expected {expected:.6g}, yours {yours:.6g}"
+
+mean, var, rstd = statistics_of([1, 3, 4, 5, 7], 0)
+check_near("1 3 4 5 7, the mean", mean, 4)
+check_near("1 3 4 5 7, the variance. The squares add up to 20: divide by 5, not by 4", var, 4)
+check_near("1 3 4 5 7, rstd with eps 0", rstd, 0.5)
+check_near("1 3 4 5 7, rstd with eps 5: 1 / sqrt(4 + 5). Is eps inside the root?",
+           statistics_of([1, 3, 4, 5, 7], 5)[2], 1 / 3)
+check_near("2 2 2, rstd with eps 0.25: the variance is 0", statistics_of([2, 2, 2], 0.25)[2], 2)
+
+# %% gap 2
+def layer_norm_of(x, weight, bias, eps):
+    """The layer norm of one row: y[i] = (x[i] - mean) * rstd * weight[i] + bias[i]. All have the same length."""
+    # GAP 2: all elements share one mean, and each has its own weight.
+    ### BEGIN SOLUTION
+    mean, _, rstd = statistics_of(x, eps)
+    return [(value - mean) * rstd * w + b for value, w, b in zip(x, weight, bias)]
+    ### END SOLUTION
+
+# %% check 2
+def some(count, middle):
+    """Numbers that are not special, about `middle`."""
+    norma.manual_seed(7)
+    return (norma.randn([count], dtype=norma.float64) + middle).tolist()
+
+def check_all(what, yours, expected):
+    assert len(yours) == len(expected), f"{what}: expected {len(expected)} numbers, yours {len(yours)}"
+    for i in range(len(yours)):
+        check_near(f"{what}, element {i}", yours[i], expected[i])
+
+check_all("the page's row with eps 0", layer_norm_of(x, weight, bias, 0), [7, 9, 10, 0.5, 1.5])
+row, row_weight, row_bias = some(7, 3), some(7, 1), some(7, -1)
+check_all("7 random numbers with eps 0.1, beside Norma's layer_norm", layer_norm_of(row, row_weight, row_bias, 0.1),
+          norma.layer_norm(tensor(row), [7], tensor(row_weight), tensor(row_bias), eps=0.1).tolist())
+
+# %% gap 3
+def group_norm_of(x, sizes, groups, weight, bias, eps):
+    """Group norm of the elements of a batch of images, a list in the order of memory; sizes is (n, c, h, w). weight and
+    bias have an element for each channel. Returns such a list."""
+    n, c, h, w = sizes
+    count = c // groups * h * w  # elements that share a mean: one run of memory
+    # GAP 3: the runs lie one behind the other, first the groups of image 0, then those of image 1. x[a:b] is a run.
+    ### BEGIN SOLUTION
+    y = []
+    for run in range(n * groups):
+        elements = x[run * count:(run + 1) * count]
+        mean, _, rstd = statistics_of(elements, eps)
+        for i, value in enumerate(elements):
+            channel = run % groups * (c // groups) + i // (h * w)
+            y.append((value - mean) * rstd * weight[channel] + bias[channel])
+    return y
+    ### END SOLUTION
+
+# %% check 3
+images = some(2 * 6 * 3 * 4, 2)
+for groups in [1, 2, 3, 6]:
+    for w, b, what in [([1] * 6, [0] * 6, "weight 1 and bias 0"),
+                       (some(6, 1), some(6, -1), "a weight for each channel. Element i is of channel i // 12 % 6")]:
+        expected = norma.group_norm(tensor(images).reshape([2, 6, 3, 4]), groups, tensor(w), tensor(b), eps=1e-5)
+        check_all(f"sizes (2, 6, 3, 4), {groups} groups, {what}",
+                  group_norm_of(images, (2, 6, 3, 4), groups, w, b, 1e-5), expected.reshape([144]).tolist())
