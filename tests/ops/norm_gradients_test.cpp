@@ -2,6 +2,8 @@
 #include "norm_table.h"
 #include "third_derivatives.h"
 
+#include <numeric>
+
 // Derivatives of norms by finite differences, with create_graph and by normalize_backward().
 
 using namespace norma;
@@ -236,6 +238,61 @@ TEST_CASE("norms: only the gradients that are wanted") {
         const Tensors gradients = grad({y}, {want_x ? x : weight}, {random_tensor({2, 4, 3, 2}, 3)});
         CHECK(gradients[0].defined());
         CHECK(gradients[0].sizes() == (want_x ? x : weight).sizes());
+      }
+    }
+  }
+}
+
+TEST_CASE("norm_act: each gradient alone has the bits that it has among all of them") {
+  const DefaultDeviceGuard on_cpu(kCpu);  // CUDA has kernels of its own for some, which round otherwise
+  const Sizes sizes{2, 4, 3, 5};
+  for (const Layout layout : kLayouts) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      const auto in_dtype = [&](uint64_t seed) {
+        return in_layout(to(random_tensor(sizes, seed, DType::float32), dtype), layout);
+      };
+      const Tensor dy = in_dtype(4);
+      for (const NormSpec& spec : backward_specs()) {
+        for (const Activation activation : {Activation::identity, Activation::relu, Activation::silu}) {
+          for (const bool with_residual : {false, true}) {
+            CAPTURE(to_string(layout));
+            CAPTURE(to_string(dtype));
+            CAPTURE(to_string(spec.reduce));
+            CAPTURE(to_string(activation));
+            CAPTURE(with_residual);
+            const Tensor weight =
+                spec.affine.size() == 1 ? random_tensor({4}, 2, DType::float32) : Tensor{};  // of the channels
+            Tensors inputs{in_dtype(1)};
+            if (weight.defined()) {
+              inputs.push_back(weight);
+            }
+            if (with_residual) {
+              inputs.push_back(in_dtype(3));
+            }
+            const auto gradients = [&](const std::vector<size_t>& wanted) {
+              Tensors leaves;
+              for (size_t i = 0; i < inputs.size(); ++i) {
+                leaves.push_back(inputs[i].detach());
+              }
+              Tensors of;
+              for (const size_t i : wanted) {
+                leaves[i].set_requires_grad();
+                of.push_back(leaves[i]);
+              }
+              const Tensor y =
+                  norm_act(leaves[0], spec, weight.defined() ? leaves[1] : Tensor{}, {},
+                           {.activation = activation, .residual = with_residual ? leaves.back() : Tensor{}});
+              return grad({y}, of, {dy});
+            };
+            std::vector<size_t> every(inputs.size());
+            std::iota(every.begin(), every.end(), size_t{0});
+            const Tensors all = gradients(every);
+            for (const size_t i : every) {
+              CAPTURE(i);
+              CHECK(max_difference(gradients({i})[0], all[i]) == 0);
+            }
+          }
+        }
       }
     }
   }

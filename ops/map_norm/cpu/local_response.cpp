@@ -154,7 +154,7 @@ bool run_planes(const LocalResponseProblem& p, const ResponseTile& tile, const S
     const int64_t to = std::min(c + p.above, last);
     T* direct = ring + c % window * tile.pixels;
     T* share = share_rows + c % window * tile.pixels;
-    for_each_lanes<T>(tile.pixels, [&](int64_t i, auto part) {
+    for_each_lanes<T>(tile.pixels, [&](int64_t i, auto part) NORMA_INLINE {
       Lanes<T> squares = {};
       for (int64_t other = from; other <= to; ++other) {
         const Lanes<T> value = load(x + other * stride + i, part);
@@ -176,7 +176,7 @@ bool run_planes(const LocalResponseProblem& p, const ResponseTile& tile, const S
     const int64_t to = std::min(c + p.below, last);
     const int64_t first = from % window;
     const T* direct = ring + c % window * tile.pixels;
-    for_each_lanes<T>(tile.pixels, [&](int64_t i, auto part) {
+    for_each_lanes<T>(tile.pixels, [&](int64_t i, auto part) NORMA_INLINE {
       Lanes<T> shares = {};
       for (int64_t other = from, row = first; other <= to; ++other) {
         shares += load(static_cast<const T*>(share_rows) + row * tile.pixels + i, part);
@@ -219,8 +219,9 @@ bool run_pixels(const LocalResponseProblem& p, const ResponseTile& tile, const S
   const int64_t window = p.below + p.above + 1;
   const auto each = [&](auto f) {
     for (int64_t pixel = 0; pixel < tile.pixels; ++pixel) {
-      for_each_lanes<T>(tile.channels,
-                        [&](int64_t i, auto part) { f(pixel * rows.stride + i, pixel * tile.pixel_stride + i, part); });
+      for_each_lanes<T>(tile.channels, [&](int64_t i, auto part) NORMA_INLINE {
+        f(pixel * rows.stride + i, pixel * tile.pixel_stride + i, part);
+      });
     }
   };
   each([&](int64_t i, int64_t at, auto part) { store(rows.x + p.below + i, load(x + at, part), part); });

@@ -69,7 +69,7 @@ template <class F, class S, class N, class T = compute_t<S>>
 HWY_INLINE void add_run(const MapArrays<S>& a, int64_t i, int64_t count, const N& numbers, double* sums) {
   Terms<Register<T>> chain[kRegisters<T>];
   Terms<Lanes<T>> tail;
-  for_each_lanes<T>(count, [&](int64_t first, auto part) {
+  for_each_lanes<T>(count, [&](int64_t first, auto part) NORMA_INLINE {
     if constexpr (std::is_same_v<decltype(part), Whole>) {
       unroll<kRegisters<T>>([&](auto r) NORMA_INLINE {
         add<kSums<F>>(chain[r],
@@ -121,7 +121,7 @@ void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int6
   for (int64_t begin = first; begin < last; begin += kChain) {
     std::fill_n(chains, kSums<F> * width, T(0));
     for_each_few_rows(begin, std::min(last, begin + kChain), together, [&](int64_t row, auto rows) {
-      for_each_register<T>(width, [&](int64_t i, auto part) {
+      for_each_register<T>(width, [&](int64_t i, auto part) NORMA_INLINE {
         using Numbers = RowNumbers<T, map_counts(F::kFunction).numbers, decltype(part)>;
         using V = typename Numbers::Vector;
         const Numbers numbers(a.numbers + o * width + i, shape.maps(), part);

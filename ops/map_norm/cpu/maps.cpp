@@ -24,7 +24,7 @@ HWY_INLINE void for_each_vector(const MapShape& shape, const MapArrays<S>& a, Ea
       for (int64_t map = begin; map < end; ++map) {
         const RunNumbers<T, kNumbers> numbers(a.numbers, maps, map);
         const RunNumbers<T, kStats> of_stats(through_stats, maps, map);
-        for_each_lanes<T>(shape.inner, [&](int64_t i, auto part) {
+        for_each_lanes<T>(shape.inner, [&](int64_t i, auto part) NORMA_INLINE {
           f(map * shape.inner + i, part, numbers.as(part), of_stats.as(part));
         });
       }
@@ -34,7 +34,7 @@ HWY_INLINE void for_each_vector(const MapShape& shape, const MapArrays<S>& a, Ea
   const int64_t width = shape.channels;
   for_each_rows(shape, [&](int64_t o, int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      for_each_register<T>(width, [&](int64_t i, auto part) {
+      for_each_register<T>(width, [&](int64_t i, auto part) NORMA_INLINE {
         const RowNumbers<T, kNumbers, decltype(part)> numbers(a.numbers + o * width + i, maps, part);
         const RowNumbers<T, kStats, decltype(part)> of_stats(through_stats + o * width + i, maps, part);
         f((o * shape.inner + row) * width + i, part, numbers, of_stats);

@@ -20,7 +20,7 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 /// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
 template <int rows, class S, class T>
 HWY_INLINE void add_shifted_rows(int64_t width, const S* x, int64_t stride, const T* pivot, T* first, T* second) {
-  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) NORMA_INLINE {
     const Lanes<T> p = load(pivot + j, part);
     Lanes<T> sum = {};
     Lanes<T> squares = {};
@@ -36,11 +36,11 @@ HWY_INLINE void add_shifted_rows(int64_t width, const S* x, int64_t stride, cons
   });
 }
 
-/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: the array from which dz was made, or dz.
-template <int rows, class D, class S, class T>
-HWY_INLINE void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S* dy, const S* x, int64_t stride,
+/// first[j] += sum of dz, second[j] += sum of dz * xhat over `rows` rows. dy: the array from which dz is made, or dz.
+template <int rows, class Dz, class S, class T>
+HWY_INLINE void add_rows(int64_t width, Dz dz, int64_t dz_stride, const S* dy, const S* x, int64_t stride,
                          const T* mean, const T* mean_low, const T* rstd, T* first, T* second) {
-  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) NORMA_INLINE {
     const Lanes<T> s = load(rstd + j, part);
     Lanes<T> sum = {};
     Lanes<T> sum_xhat = {};
@@ -48,7 +48,7 @@ HWY_INLINE void add_rows(int64_t width, const D* dz, int64_t dz_stride, const S*
     for (int row = 0; row < rows; ++row) {
       __builtin_prefetch(x + (row + rows) * stride + j);
       __builtin_prefetch(dy + (row + rows) * stride + j);
-      const Lanes<T> d = load(dz + row * dz_stride + j, part);
+      const Lanes<T> d = dz.ahead(row * dz_stride).get(j, part);
       sum += d;
       const Lanes<T> xhat = difference(x + row * stride, j, part, Varying<T>{mean}, Varying<T>{mean_low}) * s;
       sum_xhat = multiply_add(d, xhat, sum_xhat);
@@ -71,7 +71,7 @@ HWY_INLINE void add_weighted_rows_at_once(int64_t width, const D* dz, int64_t dz
   for (int row = 0; row < rows; ++row) {
     w[row] = weight == nullptr ? T(1) : weight[row];
   }
-  for_each_lanes<T>(width, [&](int64_t j, auto part) {
+  for_each_lanes<T>(width, [&](int64_t j, auto part) NORMA_INLINE {
     const Lanes<T> s = load(rstd + j, part);
     Lanes<T> sum = load(first + j, part);
     Lanes<T> sum_xhat = load(second + j, part);

@@ -27,8 +27,8 @@ class ColumnsBackward {
         of_dx_(problem),
         along_(along_of(problem.affine)),
         out_(streams(problem, sizeof(S))),
-        staged_(arrays.activation != Activation::identity) {
-    for (T** row : {&mean_, &mean_low_, &rstd_, &by_dz_, &by_xhat_, &shift_, &weight_, &bias_, &part_sum_,
+        dz_from_(dz_from(arrays, along_)) {
+    for (T** row : {&mean_, &mean_low_, &rstd_, &scale_, &by_xhat_, &shift_, &weight_, &bias_, &part_sum_,
                     &part_sum_xhat_, &row_dz_, &row_dz_xhat_}) {
       *row = scratch.take<T>(tiling.width);
     }
@@ -37,7 +37,7 @@ class ColumnsBackward {
     for (double** row : {&sum_, &sum_xhat_, &set_sum_, &set_sum_xhat_}) {
       *row = scratch.take<double>(tiling.width);
     }
-    if (staged_) {
+    if (dz_from_ == DzFrom::stage) {
       dz_ = scratch.take<T>(kStagedRows * tiling.width);
     }
   }
@@ -51,20 +51,23 @@ class ColumnsBackward {
     tile.spread(rstd_, [&](int64_t set) { return arrays_.rstd[tile.first_set + set]; });
     if (along_ == Along::columns && arrays_.weight != nullptr) {
       gather_columns(problem_.affine, tile, arrays_.weight, weight_);
-    } else if (staged_) {
+    } else {
       std::fill_n(weight_, tile.width, T(1));
     }
     if (along_ == Along::columns && arrays_.bias != nullptr) {
       gather_columns(problem_.affine, tile, arrays_.bias, bias_);
-    } else if (staged_) {
+    } else {
       std::fill_n(bias_, tile.width, T(0));
+    }
+    for (int64_t j = 0; j < tile.width; ++j) {
+      scale_[j] = rstd_[j] * weight_[j];
     }
   }
 
   /// Adds up dz and dz * xhat over some rows for each column, at sum() and sum_xhat().
   void add_up(const ColumnTile& tile, int64_t begin, int64_t end) {
     clear_sums(tile);
-    for_each_block(tile, begin, end, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+    for_each_block(tile, begin, end, [&](int64_t row, auto rows, auto dz, int64_t dz_stride) {
       const int64_t at = tile.offset + row * tile.stride;
       add_rows<rows>(rows == 1 ? tile.width_of(row) : tile.width, dz, dz_stride, arrays_.dy + at, arrays_.x + at,
                      tile.stride, mean_, mean_low_, rstd_, part_sum_, part_sum_xhat_);
@@ -78,7 +81,8 @@ class ColumnsBackward {
   void add_up_weighted(const ColumnTile& tile, double* dweight, double* dbias) {
     clear_sums(tile);
     const int64_t at = weights_;
-    for_each_block(tile, 0, tile.rows, [&](int64_t row, auto rows, const auto* dz, int64_t dz_stride) {
+    for_each_block<true>(tile, 0, tile.rows, [&](int64_t row, auto rows, auto given, int64_t dz_stride) {
+      const auto* dz = given.dz;
       const S* x = arrays_.x + tile.offset + row * tile.stride;
       const S* dy = arrays_.dy + tile.offset + row * tile.stride;
       const int64_t width = rows == 1 ? tile.width_of(row) : tile.width;
@@ -115,9 +119,6 @@ class ColumnsBackward {
       tile.spread(centre_, [&](int64_t set) { return arrays_.centre[tile.first_set + set]; });
       tile.spread(centre_low_, [&](int64_t set) { return arrays_.centre_low[tile.first_set + set]; });
     }
-    for (int64_t j = 0; j < tile.width; ++j) {
-      by_dz_[j] = weighted ? rstd_[j] * weight_[j] : rstd_[j];
-    }
   }
 
   /// Adds the columns' sums to the gradients of their weights, for Along::columns.
@@ -133,21 +134,33 @@ class ColumnsBackward {
   /// Writes dx and dresidual of some rows.
   void write(const ColumnTile& tile, int64_t begin, int64_t end) {
     for_each_row_from_the_end(tile, begin, end, sizeof(S), [&](int64_t row) {
-      if (!staged_) {
-        write_row(tile, row, arrays_.dy + tile.offset + row * tile.stride);
-        return;
+      const int64_t at = tile.offset + row * tile.stride;
+      switch (dz_from_) {
+        case DzFrom::dy: return write_row(tile, row, Given<S>{arrays_.dy + at});
+        case DzFrom::bits: {
+          const WhereBits<S> dz{arrays_.dy + at, arrays_.bits, at};
+          if (arrays_.dresidual == nullptr) {
+            return write_row(tile, row, dz);
+          }
+          if (arrays_.dx == nullptr) {
+            return store_gradient_run(tile.width_of(row), dz, arrays_.dresidual + at);
+          }
+          return write_row(tile, row, AndStored{dz, arrays_.dresidual + at});
+        }
+        case DzFrom::relu: return write_row(tile, row, positive_part(at));
+        case DzFrom::stage: break;
       }
       T* dz = dz_;
       if constexpr (std::is_same_v<S, T>) {
-        dz = arrays_.dresidual == nullptr ? dz : arrays_.dresidual + tile.offset + row * tile.stride;
+        dz = arrays_.dresidual == nullptr ? dz : arrays_.dresidual + at;
       }
       stage(tile, row, dz);
       if constexpr (!std::is_same_v<S, T>) {
         if (arrays_.dresidual != nullptr) {
-          store_run(tile.width_of(row), dz, arrays_.dresidual + tile.offset + row * tile.stride);
+          store_run(tile.width_of(row), dz, arrays_.dresidual + at);
         }
       }
-      write_row(tile, row, dz);
+      write_row(tile, row, Given<T>{dz});
     });
   }
 
@@ -159,18 +172,44 @@ class ColumnsBackward {
     std::fill_n(sum_xhat_, tile.width, 0.0);
   }
 
+  /// Where dz comes from: an operand, or a few rows of it in L1, which weights that vary from row to row have, too.
+  enum class DzFrom { dy, bits, relu, stage };
+  static DzFrom dz_from(const BackwardArrays<S>& arrays, Along along) {
+    if (arrays.activation == Activation::identity) {
+      return DzFrom::dy;
+    }
+    if (along == Along::rows || along == Along::both || computes_dz_apart(arrays)) {
+      return DzFrom::stage;
+    }
+    return arrays.bits != nullptr ? DzFrom::bits : DzFrom::relu;
+  }
+
+  /// dz of the elements from `at` on behind relu.
+  [[nodiscard]] auto positive_part(int64_t at) const {
+    return WherePositive<S, Varying<T>, Varying<T>, Varying<T>, Varying<T>>{arrays_.dy + at, arrays_.x + at, {mean_},
+                                                                            {mean_low_},     {scale_},       {bias_}};
+  }
+
   /// Calls f(row, rows, dz, its stride) for blocks of four rows or one, and moves the sums to double in time.
-  template <class F>
+  template <bool weighted = false, class F>
   void for_each_block(const ColumnTile& tile, int64_t begin, int64_t end, F&& f) {
     const auto block = [&](int64_t row, auto rows) {
-      if (staged_) {
-        for (int64_t i = 0; i < rows; ++i) {
-          stage(tile, row + i, dz_ + i * tile.width);
-        }
-        f(row, rows, static_cast<const T*>(dz_), tile.width);
-      } else {
-        f(row, rows, arrays_.dy + tile.offset + row * tile.stride, tile.stride);
+      const int64_t at = tile.offset + row * tile.stride;
+      if (dz_from_ == DzFrom::dy) {
+        return f(row, rows, Given<S>{arrays_.dy + at}, tile.stride);
       }
+      if constexpr (!weighted) {
+        if (dz_from_ == DzFrom::bits) {
+          return f(row, rows, WhereBits<S>{arrays_.dy + at, arrays_.bits, at}, tile.stride);
+        }
+        if (dz_from_ == DzFrom::relu) {
+          return f(row, rows, positive_part(at), tile.stride);
+        }
+      }
+      for (int64_t i = 0; i < rows; ++i) {
+        stage(tile, row + i, dz_ + i * tile.width);
+      }
+      f(row, rows, Given<T>{dz_}, tile.width);
     };
     int64_t row = begin;
     while (row < end) {
@@ -190,7 +229,7 @@ class ColumnsBackward {
   template <class D>
   void add_both(int64_t width, const D* dz, const S* x, const T* weight, double* dweight, double* dbias) {
     const auto run = [&](auto w) {
-      for_each_lanes<T>(width, [&](int64_t j, auto part) {
+      for_each_lanes<T>(width, [&](int64_t j, auto part) NORMA_INLINE {
         const Lanes<T> d = load(dz + j, part);
         const Lanes<T> d_xhat =
             d * (difference(x, j, part, Varying<T>{mean_}, Varying<T>{mean_low_}) * load(rstd_ + j, part));
@@ -212,7 +251,7 @@ class ColumnsBackward {
     const int64_t width = tile.width_of(row);
     const int64_t at = tile.offset + row * tile.stride;
     if (arrays_.bits != nullptr) {
-      masked_run(width, arrays_.bits, at, arrays_.dy + at, dz);
+      store_gradient_run(width, WhereBits<S>{arrays_.dy + at, arrays_.bits, at}, dz);
       return;
     }
     const auto apply = [&](auto weight, auto bias) {
@@ -234,8 +273,8 @@ class ColumnsBackward {
     }
   }
 
-  template <class D>
-  void write_row(const ColumnTile& tile, int64_t row, const D* dz) const {
+  template <class Dz>
+  void write_row(const ColumnTile& tile, int64_t row, Dz dz) const {
     if (arrays_.dx == nullptr) {
       return;
     }
@@ -245,7 +284,7 @@ class ColumnsBackward {
                          Varying<T>{centre_}, Varying<T>{centre_low_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
                          Varying<T>{shift_}, out_);
     };
-    const Varying<T> by_dz{by_dz_};
+    const Varying<T> by_dz{scale_};
     if (along_ == Along::rows && arrays_.weight != nullptr) {
       run(Times{by_dz, Same<T>{arrays_.weight[weights_ + row]}});
     } else if (along_ == Along::both && arrays_.weight != nullptr) {
@@ -260,18 +299,18 @@ class ColumnsBackward {
   InputGradients of_dx_;
   Along along_;
   StreamingStore out_;
-  bool staged_;
+  DzFrom dz_from_;
   int64_t weights_ = 0;  ///< the tile's first weight, for weights that vary from row to row
   T* mean_;
   T* mean_low_;
   T* rstd_;
   T* centre_;
   T* centre_low_;
-  T* by_dz_;
+  T* scale_;  ///< rstd * weight
   T* by_xhat_;
   T* shift_;
-  T* weight_;    ///< of each column for Along::columns; 1 where there is none
-  T* bias_;      ///< of each column for Along::columns; 0 where there is none
+  T* weight_;    ///< of each column for Along::columns; else, and where there is none, 1
+  T* bias_;      ///< of each column for Along::columns; else, and where there is none, 0
   T* part_sum_;  ///< sums of a few rows, which move to sum_ and sum_xhat_ in time
   T* part_sum_xhat_;
   T* row_dz_;  ///< of one row, whose weights are its own

@@ -112,7 +112,7 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
   RowConstants<T> c[rows];
   std::copy_n(rows_constants, rows, c);
   const auto run = [&](auto with_dx, auto with_weights) {
-    for_each_lanes<T>(count, [&](int64_t i, auto part) {
+    for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE {
       Lanes<T> dw = {};
       Lanes<T> db = {};
       const Lanes<T> w = weight.get(i, part);
@@ -195,7 +195,7 @@ class RowsBackward {
   [[gnu::noinline]] void stage(int64_t set, T* dz) const {
     const int64_t offset = set * count_;
     if (arrays_.bits != nullptr) {
-      masked_run(count_, arrays_.bits, offset, arrays_.dy + offset, dz);
+      store_gradient_run(count_, WhereBits<S>{arrays_.dy + offset, arrays_.bits, offset}, dz);
     } else {
       const int64_t weight = weight_of(problem_.affine, set);
       slope_run(arrays_.activation, count_, arrays_.x + offset,
@@ -224,7 +224,7 @@ class RowsBackward {
       }
       const D* dz_row = dz + row * count_;
       const S* x_row = x + row * count_;
-      const Pair<double> sums = gradient_sums(count_, dz_row, x_row, c.mean, c.mean_low, c.rstd,
+      const Pair<double> sums = gradient_sums(count_, Given<D>{dz_row}, x_row, c.mean, c.mean_low, c.rstd,
                                               Varying<T>{arrays_.weight + weight_of(affine, set)});
       const auto gradient = of_dx_.of<double>(c.rstd, sums.first, sums.second);
       c.by_xhat = static_cast<T>(gradient.by_xhat);
@@ -263,7 +263,7 @@ class RowsBackward {
       const RowConstants<T>& c = constants[row];
       const Pair<T> centre = centre_of(arrays_, first + row);
       const Same<T> rstd{c.rstd};
-      input_gradient_run(problem_.fixed_stats, count_, dz + row * count_, x + row * count_, dx + row * count_,
+      input_gradient_run(problem_.fixed_stats, count_, Given<D>{dz + row * count_}, x + row * count_, dx + row * count_,
                          Same<T>{centre.first}, Same<T>{centre.second}, rstd,
                          Times{rstd, Varying<T>{arrays_.weight + weight_of(affine, first + row)}}, Same<T>{c.by_xhat},
                          Same<T>{c.shift}, out_);

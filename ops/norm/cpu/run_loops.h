@@ -56,19 +56,18 @@ inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_l
 
 /// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term if the statistics are
 /// fixed. (rstd and by_xhat one by one have the size of dx; their product need not fit T.)
-template <class D, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
-inline void input_gradient_run(bool fixed_stats, int64_t count, const D* dz, const S* x, S* dx, Mean mean,
-                               MeanLow mean_low, Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift,
-                               const StreamingStore& out) {
+template <class Dz, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
+inline void input_gradient_run(bool fixed_stats, int64_t count, Dz dz, const S* x, S* dx, Mean mean, MeanLow mean_low,
+                               Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift, const StreamingStore& out) {
   if (fixed_stats) {
     for_each_lanes<compute_t<S>>(
-        count, [&](int64_t i, auto part) NORMA_INLINE { out(dx + i, load(dz + i, part) * by_dz.get(i, part), part); });
+        count, [&](int64_t i, auto part) NORMA_INLINE { out(dx + i, dz.get(i, part) * by_dz.get(i, part), part); });
     return;
   }
   for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) NORMA_INLINE {
     const auto xhat = difference(x, i, part, mean, mean_low) * rstd.get(i, part);
     const auto of_statistics = multiply_add(xhat, by_xhat.get(i, part), shift.get(i, part));
-    out(dx + i, multiply_add(load(dz + i, part), by_dz.get(i, part), of_statistics), part);
+    out(dx + i, multiply_add(dz.get(i, part), by_dz.get(i, part), of_statistics), part);
   });
 }
 
@@ -132,17 +131,17 @@ inline Pair<double> shifted_sums(int64_t count, const S* x, T pivot) {
 }
 
 /// (sum of g, sum of g * xhat) with g = dz * weight and xhat = ((x - mean) - mean_low) * rstd.
-template <class D, class S, class Weight, class T = compute_t<S>>
-inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T mean_low, T rstd, Weight weight) {
+template <class Dz, class S, class Weight, class T = compute_t<S>>
+inline Pair<double> gradient_sums(int64_t count, Dz dz, const S* x, T mean, T mean_low, T rstd, Weight weight) {
   return sum_run<T>(count, [=](int64_t i, auto part) NORMA_INLINE {
-    const Lanes<T> g = load(dz + i, part) * weight.get(i, part);
+    const Lanes<T> g = dz.get(i, part) * weight.get(i, part);
     return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
   });
 }
-template <class D, class S, class T = compute_t<S>>
-inline Pair<double> gradient_sums(int64_t count, const D* dz, const S* x, T mean, T mean_low, T rstd) {
+template <class Dz, class S, class T = compute_t<S>>
+inline Pair<double> gradient_sums(int64_t count, Dz dz, const S* x, T mean, T mean_low, T rstd) {
   return sum_run<T>(count, [=](int64_t i, auto part) NORMA_INLINE {
-    const Lanes<T> g = load(dz + i, part);
+    const Lanes<T> g = dz.get(i, part);
     return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
   });
 }
@@ -193,7 +192,7 @@ HWY_INLINE void store_bits(uint8_t* bits, int64_t i, const Mask<T>& negative, Pa
 /// z = f(z)
 template <class T, class F>
 HWY_INLINE void replace_run(int64_t count, T* z, F f) {
-  for_each_lanes<T>(count, [&](int64_t i, auto part) HWY_ATTR { store(z + i, f(load(z + i, part)), part); });
+  for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE { store(z + i, f(load(z + i, part)), part); });
 }
 
 // Not inlined: the loops around them stay short.
@@ -299,16 +298,81 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
       count, [&](int64_t i, auto part) NORMA_INLINE { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
 }
 
-/// dz = bit ? dy : 0, from bit number `at` on.
-template <class S, class T = compute_t<S>>
-void masked_run(int64_t count, const uint8_t* bits, int64_t at, const S* dy, T* dz) {
-  for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE {
-    int lanes = kLanes<T>;
-    if constexpr (std::is_same_v<decltype(part), First>) {
+// --- dz, the gradient of the norm itself: operands of a run, computed where they are needed ----------------------
+
+/// True iff no operand below computes dz, so that it needs room of its own: behind relu, z is computed again, or its
+/// bits are there.
+template <class S>
+bool computes_dz_apart(const BackwardArrays<S>& arrays) {
+  return arrays.activation != Activation::identity && arrays.bits == nullptr &&
+         !(arrays.activation == Activation::relu && arrays.residual == nullptr);
+}
+
+/// dz lies in memory.
+template <class D>
+struct Given {
+  const D* dz;
+  template <class Part>
+  HWY_INLINE Lanes<compute_t<D>> get(int64_t i, Part part) const {
+    return load(dz + i, part);
+  }
+  [[nodiscard]] HWY_INLINE Given ahead(int64_t n) const { return {dz + n}; }
+};
+
+/// dz = bit ? dy : 0. The run begins with bit number `at`.
+template <class S>
+struct WhereBits {
+  const S* dy;
+  const uint8_t* bits;
+  int64_t at;
+  template <class Part>
+  HWY_INLINE Lanes<compute_t<S>> get(int64_t i, Part part) const {
+    int lanes = kLanes<compute_t<S>>;
+    if constexpr (std::is_same_v<Part, First>) {
       lanes = part.count;
     }
-    store(dz + i, where_bits(detail::load_bits(bits, at + i, lanes), load(dy + i, part)), part);
-  });
+    return where_bits(detail::load_bits(bits, at + i, lanes), load(dy + i, part));
+  }
+  [[nodiscard]] HWY_INLINE WhereBits ahead(int64_t n) const { return {dy + n, bits, at + n}; }
+};
+
+/// dz = z <= 0 ? 0 : dy with z = ((x - mean) - mean_low) * scale + shift, in the bits of apply_run().
+template <class S, class Mean, class MeanLow, class Scale, class Shift>
+struct WherePositive {
+  const S* dy;
+  const S* x;
+  Mean mean;
+  MeanLow mean_low;
+  Scale scale;
+  Shift shift;
+  template <class Part>
+  HWY_INLINE Lanes<compute_t<S>> get(int64_t i, Part part) const {
+    const auto z = multiply_add(difference(x, i, part, mean, mean_low), scale.get(i, part), shift.get(i, part));
+    return zero_where(z <= broadcast(compute_t<S>(0)), load(dy + i, part));
+  }
+  /// The constants stay as they are.
+  [[nodiscard]] HWY_INLINE WherePositive ahead(int64_t n) const {
+    return {dy + n, x + n, mean, mean_low, scale, shift};
+  }
+};
+
+/// dz, which is stored at `to`, too.
+template <class Dz, class S>
+struct AndStored {
+  Dz dz;
+  S* to;
+  template <class Part>
+  HWY_INLINE auto get(int64_t i, Part part) const {
+    const auto value = dz.get(i, part);
+    store(to + i, value, part);
+    return value;
+  }
+};
+
+/// to = dz
+template <class Dz, class S>
+inline void store_gradient_run(int64_t count, Dz dz, S* to) {
+  for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) NORMA_INLINE { store(to + i, dz.get(i, part), part); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE

@@ -211,7 +211,7 @@ class RunsBackward {
  public:
   RunsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs), of_dx_(problem), out_(streams(problem, sizeof(S))) {
-    if (arrays.activation != Activation::identity) {
+    if (computes_dz_apart(arrays)) {
       dz_ = scratch.take<T>(std::min(kPiece, runs.length));
     }
     weights_wanted_ = arrays.dweight != nullptr || arrays.dbias != nullptr;
@@ -246,25 +246,43 @@ class RunsBackward {
   }
 
  private:
-  /// Computes dz of a piece of a run, where it is not dy.
+  /// Computes dz of a piece of a run, where no operand does.
   void stage(int64_t set, int64_t weight, int64_t at, int64_t count, T* dz) const {
-    if (arrays_.bits != nullptr) {
-      masked_run(count, arrays_.bits, at, arrays_.dy + at, dz);
-      return;
-    }
-    const T scale = arrays_.weight == nullptr ? arrays_.rstd[set] : arrays_.rstd[set] * arrays_.weight[weight];
     slope_run(arrays_.activation, count, arrays_.x + at, arrays_.residual == nullptr ? nullptr : arrays_.residual + at,
-              arrays_.dy + at, dz, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.mean_low[set]}, Same<T>{scale},
-              Same<T>{arrays_.bias == nullptr ? T(0) : arrays_.bias[weight]});
+              arrays_.dy + at, dz, Same<T>{arrays_.mean[set]}, Same<T>{arrays_.mean_low[set]},
+              Same<T>{scale(set, weight)}, Same<T>{shift(weight)});
   }
+  [[nodiscard]] T scale(int64_t set, int64_t weight) const {
+    return arrays_.weight == nullptr ? arrays_.rstd[set] : arrays_.rstd[set] * arrays_.weight[weight];
+  }
+  [[nodiscard]] T shift(int64_t weight) const { return arrays_.bias == nullptr ? T(0) : arrays_.bias[weight]; }
 
-  /// Calls f(dz, offset, count) for the pieces of a run. `dresidual` receives dz, unless it is null.
+  /// Calls f(dz, offset, count) for a run, or for its pieces where they are staged. `dresidual` receives dz, unless it
+  /// is null.
   template <class F>
   void for_each_piece(const Runs::Outer& outer, int64_t k, int64_t r, S* dresidual, F&& f) const {
     const int64_t offset = runs_.offset(outer, k, r);
+    if (arrays_.activation == Activation::identity) {
+      return f(Given<S>{arrays_.dy + offset}, offset, runs_.length);
+    }
+    if (arrays_.bits != nullptr) {
+      const WhereBits<S> dz{arrays_.dy + offset, arrays_.bits, offset};
+      if (dresidual == nullptr) {
+        return f(dz, offset, runs_.length);
+      }
+      return arrays_.dx == nullptr ? store_gradient_run(runs_.length, dz, dresidual + offset)
+                                   : f(AndStored{dz, dresidual + offset}, offset, runs_.length);
+    }
+    const int64_t set = outer.set + k;
+    const int64_t weight = runs_.weight(outer, k, r);
     if (dz_ == nullptr) {
-      f(arrays_.dy + offset, offset, runs_.length);
-      return;
+      return f(WherePositive<S, Same<T>, Same<T>, Same<T>, Same<T>>{arrays_.dy + offset,
+                                                                    arrays_.x + offset,
+                                                                    {arrays_.mean[set]},
+                                                                    {arrays_.mean_low[set]},
+                                                                    {scale(set, weight)},
+                                                                    {shift(weight)}},
+               offset, runs_.length);
     }
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
       const int64_t count = std::min(kPiece, runs_.length - begin);
@@ -272,13 +290,13 @@ class RunsBackward {
       if constexpr (std::is_same_v<S, T>) {
         dz = dresidual == nullptr ? dz : dresidual + offset + begin;
       }
-      stage(outer.set + k, runs_.weight(outer, k, r), offset + begin, count, dz);
+      stage(set, weight, offset + begin, count, dz);
       if constexpr (!std::is_same_v<S, T>) {
         if (dresidual != nullptr) {
           store_run(count, dz, dresidual + offset + begin);
         }
       }
-      f(static_cast<const T*>(dz), offset + begin, count);
+      f(Given<T>{dz}, offset + begin, count);
     }
   }
 
@@ -286,7 +304,7 @@ class RunsBackward {
   [[nodiscard]] Pair<double> sums(const Runs::Outer& outer, int64_t k, int64_t r) const {
     const int64_t set = outer.set + k;
     Pair<double> all;
-    for_each_piece(outer, k, r, nullptr, [&](const auto* dz, int64_t offset, int64_t count) {
+    for_each_piece(outer, k, r, nullptr, [&](auto dz, int64_t offset, int64_t count) {
       const Pair<double> part =
           gradient_sums(count, dz, arrays_.x + offset, arrays_.mean[set], arrays_.mean_low[set], arrays_.rstd[set]);
       all.first += part.first;
@@ -305,7 +323,7 @@ class RunsBackward {
     const Same<T> by_xhat{static_cast<T>(gradient.by_xhat)};
     const Same<T> shift{static_cast<T>(gradient.shift)};
     for_each_piece(outer, k, r, arrays_.dresidual,
-                   [&, mean = mean, mean_low = mean_low](const auto* dz, int64_t offset, int64_t count) {
+                   [&, mean = mean, mean_low = mean_low](auto dz, int64_t offset, int64_t count) {
                      if (arrays_.dx != nullptr) {
                        input_gradient_run(problem_.fixed_stats, count, dz, arrays_.x + offset, arrays_.dx + offset,
                                           Same<T>{mean}, Same<T>{mean_low}, Same<T>{rstd}, by_dz, by_xhat, shift, out_);
