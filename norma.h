@@ -33,6 +33,7 @@
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
+#include "nn/checkpoint.h"
 #include "nn/conv.h"
 #include "nn/init.h"
 #include "nn/layers.h"

@@ -50,6 +50,8 @@ def run_network(options):
         say({"definition": definition})
     memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
     dtype = torch.bfloat16 if options.precision == "bfloat16" else torch.float32
+    if options.grad_checkpointing:
+        model.set_grad_checkpointing()
     model = model.to(memory_format=memory_format, dtype=dtype).train(options.bench == "train")
     batch = options.batch_size // options.procs
     images = torch.randn(batch, 3, options.img_size, options.img_size)
@@ -150,6 +152,7 @@ def main():
     parser.add_argument("--img-size", type=int, default=224)
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--precision", choices=("float32", "bfloat16", "amp_bfloat16"), default="float32")
+    parser.add_argument("--grad-checkpointing", action="store_true", help="timm's set_grad_checkpointing()")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--procs", type=int, default=1, help="processes that share a batch")
     parser.add_argument("--rank", type=int, default=0, help=argparse.SUPPRESS)

@@ -78,13 +78,7 @@ class BackwardWalk {
     for (const Tensor& target : targets) {
       wanted_.insert(key_of(edge_of(target)));
     }
-    for (const std::shared_ptr<Node>& node : tape_.nodes()) {  // inputs come before those that use them
-      const bool leads =
-          std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& edge) { return is_wanted(edge); });
-      if (leads) {
-        leading_.insert(node.get());
-      }
-    }
+    find_leading(tape_);
   }
 
   void run() {
@@ -186,6 +180,16 @@ class BackwardWalk {
     add_to(slots[edge.output_index], std::move(gradient));
   }
 
+  void find_leading(const Tape& tape) {
+    for (const std::shared_ptr<Node>& node : tape.nodes()) {  // inputs come before those that use them
+      const bool leads =
+          std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& edge) { return is_wanted(edge); });
+      if (leads) {
+        leading_.insert(node.get());
+      }
+    }
+  }
+
   void step(const std::shared_ptr<Node>& node) {
     auto entry = pending_.extract(node.get());
     if (entry.empty()) {
@@ -201,11 +205,16 @@ class BackwardWalk {
       }
     }
     if (!restricted_ || leading_.contains(node.get())) {
-      propagate(node, gradients);
+      if (node->recompute) {
+        walk_again(node, gradients);
+      } else {
+        propagate(node, gradients);
+      }
       if (!options_.retain_graph && !options_.create_graph) {
         node->saved.clear();
         node->saved_numbers.clear();
         node->backward = nullptr;
+        node->recompute = nullptr;
         node->released = true;
       }
     }
@@ -227,6 +236,48 @@ class BackwardWalk {
       if (edge.leaf != nullptr && --uses_to_come_[edge.leaf.get()] == 0) {
         const auto found = leaf_gradients_.find(edge.leaf.get());
         options_.on_leaf(Tensor(edge.leaf), found == leaf_gradients_.end() ? Tensor() : found->second);
+      }
+    }
+  }
+
+  /// Walks the part of the tape that `node` stands for (record_recomputed()). Its edges end where those of the node do.
+  void walk_again(const std::shared_ptr<Node>& node, Tensors& gradients) {
+    const uint64_t first = next_node_number();
+    Tensors outputs;
+    {
+      const GradModeGuard on(true);
+      outputs = node->recompute(BackwardContext(node, {}, options_.create_graph));
+    }
+    check(outputs.size() == gradients.size(), node->name, "backward: expected {} outputs of the second pass, got {}",
+          gradients.size(), outputs.size());
+    const Tape part(outputs, first);
+    check_stays_inside(*node, part, first);
+    if (restricted_) {
+      find_leading(part);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (gradients[i].defined() && outputs[i].requires_grad()) {
+        deliver(edge_of(outputs[i]), std::move(gradients[i]));
+      }
+    }
+    gradients.clear();
+    outputs.clear();  // the ops that need one have saved it
+    for (auto again = part.nodes().rbegin(); again != part.nodes().rend(); ++again) {
+      step(*again);
+    }
+  }
+
+  /// Throws Error if the part reads a tensor of the older tape that is no input of `node`: that one's gradient would be
+  /// lost, since the tape of the root does not lead there.
+  static void check_stays_inside(const Node& node, const Tape& part, uint64_t first) {
+    const auto is_input = [&](const Edge& edge) {
+      return std::ranges::any_of(node.inputs, [&](const Edge& input) { return key_of(input) == key_of(edge); });
+    };
+    for (const std::shared_ptr<Node>& inner : part.nodes()) {
+      for (const Edge& edge : inner->inputs) {
+        check(edge.node == nullptr || edge.node->sequence >= first || is_input(edge), node.name,
+              "backward: expected no tensors from outside but the inputs, got one that {} made",
+              edge.node == nullptr ? "" : edge.node->name);
       }
     }
   }

@@ -43,8 +43,9 @@ void attach(const Tensor& output, const std::shared_ptr<Node>& node, size_t inde
   impl.node_version = output.version();
 }
 
+/// A node without its function.
 std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std::span<const Tensor> outputs,
-                                const Tensors& saved, BackwardFunction backward) {
+                                const Tensors& saved) {
   auto node = std::make_shared<Node>();
   node->name = op;
   node->sequence = next_sequence++;
@@ -65,8 +66,16 @@ std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std:
     node->output_dtypes.push_back(output.dtype());
   }
   node->output_hooks.resize(outputs.size());
-  node->backward = std::move(backward);
   return node;
+}
+
+/// Hangs `node` on those of its outputs that can have a gradient: positions, masks and the like carry none.
+void attach_all(const Tensors& outputs, const std::shared_ptr<Node>& node) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (is_floating(outputs[i].dtype())) {
+      attach(outputs[i], node, i);
+    }
+  }
 }
 
 BackwardFunction with_one_output(UnaryBackwardFunction backward) {
@@ -108,12 +117,20 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
   if (!will_record(inputs)) {
     return outputs;
   }
-  const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved, std::move(backward));
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (is_floating(outputs[i].dtype())) {  // positions, masks and the like carry no gradient
-      attach(outputs[i], node, i);
-    }
+  const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved);
+  node->backward = std::move(backward);
+  attach_all(outputs, node);
+  return outputs;
+}
+
+Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
+                          RecomputeFunction recompute) {
+  if (!will_record(inputs)) {
+    return outputs;
   }
+  const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved);
+  node->recompute = std::move(recompute);
+  attach_all(outputs, node);
   return outputs;
 }
 
@@ -162,7 +179,9 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
   if (!will_record(inputs)) {
     return;
   }
-  attach(x, make_node(op, inputs, {&x, 1}, saved, with_one_output(std::move(backward))), 0);
+  const std::shared_ptr<Node> node = make_node(op, inputs, {&x, 1}, saved);
+  node->backward = with_one_output(std::move(backward));
+  attach(x, node, 0);
   x.storage()->note_recorded_change(x.impl().family);
 }
 
@@ -270,6 +289,29 @@ Tape::Tape(const Tensors& roots, uint64_t first) {
     nodes_.push_back(node);
   }
   std::sort(nodes_.begin(), nodes_.end(), [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+}
+
+namespace {
+
+void visit_part(const Tensors& roots, uint64_t first, const std::function<void(const Tape& tape)>& visit) {
+  const Tape part(roots, first);
+  for (const std::shared_ptr<Node>& node : part.nodes()) {
+    if (node->recompute) {
+      node->recompute = [visit, inner = std::move(node->recompute)](const BackwardContext& context) {
+        const uint64_t begin = next_node_number();
+        Tensors outputs = inner(context);
+        visit_part(outputs, begin, visit);
+        return outputs;
+      };
+    }
+  }
+  visit(part);
+}
+
+}  // namespace
+
+void visit_tape(const Tensors& roots, const std::function<void(const Tape& tape)>& visit) {
+  visit_part(roots, /* first= */ 0, visit);
 }
 
 }  // namespace norma

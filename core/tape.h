@@ -66,6 +66,10 @@ using BackwardFunction = std::function<Tensors(const Tensors& grad_outputs, cons
 /// A BackwardFunction for an op with one output, whose gradient is always defined.
 using UnaryBackwardFunction = std::function<Tensors(const Tensor& grad_output, const BackwardContext& context)>;
 
+/// Records a part of the tape again, and returns its outputs. Runs with gradients on, so that BackwardContext::saved()
+/// gives tensors with their places on the tape.
+using RecomputeFunction = std::function<Tensors(const BackwardContext& context)>;
+
 /// The destination of one input's gradient: output `output_index` of `node`, or the .grad of `leaf`, or nothing.
 struct Edge {
   std::shared_ptr<Node> node;
@@ -86,6 +90,8 @@ struct Node {
   std::vector<DType> output_dtypes;
   std::vector<std::vector<GradientHook>> output_hooks;
   BackwardFunction backward;
+  /// In place of `backward`, for a node that stands for a part of the tape: see record_recomputed().
+  RecomputeFunction recompute;
   bool released = false;  ///< backward() ran over it and dropped what it had saved
 
   Node() = default;
@@ -101,6 +107,14 @@ Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, 
 /// As above, for an op with several outputs.
 Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
                BackwardFunction backward);
+
+/// Puts one node on the tape in the place of all ops between `inputs` and `outputs`, and returns the outputs. It keeps
+/// `saved` and nothing else. When backward() comes to it, `recompute` runs those ops again: what they record takes the
+/// node's place, and is walked and dropped before backward() goes on (Chen et al., "Training deep nets with sublinear
+/// memory cost", 2016). The inputs must hold every tensor that requires a gradient and comes from outside.
+/// nn/checkpoint.h does this for modules.
+Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
+                          RecomputeFunction recompute);
 
 /// x with a place of its own on the tape, behind x, and the same storage. Its gradient comes from its own uses alone.
 Tensor identity(const Tensor& x);
@@ -218,6 +232,10 @@ class Tape {
  private:
   std::vector<std::shared_ptr<Node>> nodes_;
 };
+
+/// Calls `visit` for the tape that leads to `roots`, and during each later backward() for every part of it that is
+/// recorded again there (record_recomputed()), before that part is walked.
+void visit_tape(const Tensors& roots, const std::function<void(const Tape& tape)>& visit);
 
 /// The number that the next recorded op will have (Node::sequence). Ops that a thread records between two calls
 /// have the numbers from the first result to just below the second.

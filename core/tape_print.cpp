@@ -71,7 +71,9 @@ std::string Tape::summary() const {
   Line total;
   std::map<std::pair<std::string, std::string_view>, Line> lines;
   const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
+  size_t recomputed = 0;
   for (size_t i = 0; i < nodes_.size(); ++i) {
+    recomputed += nodes_[i]->recompute ? 1 : 0;
     Line& line = lines[{nodes_[i]->name, to_string(nodes_[i]->output_dtypes.front())}];
     for (Line* sum : {&line, &total}) {
       ++sum->count;
@@ -84,7 +86,11 @@ std::string Tape::summary() const {
   for (const auto& [key, line] : lines) {
     text += fmt::format(kLine, key.first, key.second, line.count, line.saved());
   }
-  return text + fmt::format(kLine, "total", "", total.count, total.saved());
+  text += fmt::format(kLine, "total", "", total.count, total.saved());
+  if (recomputed > 0) {
+    text += fmt::format("{} of the ops stand for a part of the tape that backward() records again\n", recomputed);
+  }
+  return text;
 }
 
 std::string Tape::graphviz(const NamedLeaves& names) const {

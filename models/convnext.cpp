@@ -46,6 +46,7 @@ struct Build {
   double layer_scale;
   bool initialize;
   NormPlacement placement;
+  bool grad_checkpointing;
 
   void fill(const Tensor& weight) const {
     if (initialize) {
@@ -216,6 +217,7 @@ class Stage : public nn::Module {
                                             make_norm(build.norm, in), convolution(in, out, 2, {.stride = 2}, build)}));
     }
     blocks_ = register_module("blocks", std::make_shared<nn::Sequential>());
+    blocks_->set_grad_checkpointing(build.grad_checkpointing);
     for (int64_t i = 0; i < depth; ++i) {
       blocks_->push_back(std::make_shared<Block>(out, drop_path[static_cast<size_t>(i)], build));
     }
@@ -269,7 +271,8 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
                     .grn = config.grn,
                     .layer_scale = layer_scale,
                     .initialize = options.initialize,
-                    .placement = options.norm_policy.placement.value_or(NormPlacement::inside)};
+                    .placement = options.norm_policy.placement.value_or(NormPlacement::inside),
+                    .grad_checkpointing = options.grad_checkpointing};
 
   stem_ =
       register_module("stem", std::make_shared<nn::Sequential>(std::initializer_list<ModulePointer>{

@@ -44,7 +44,7 @@ Entry entry(const std::string& name, const ResNetConfig& config) {
           },
           {},
           std::string(kResNetNorm),
-          {"conv_layer", "small_stem", "zero_init_last", "drop_path"}};
+          {"conv_layer", "small_stem", "zero_init_last", "drop_path", "grad_checkpointing"}};
 }
 
 Entry entry(const std::string& name, const ConvNeXtConfig& config) {
@@ -55,7 +55,7 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           },
           {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
           std::string(kConvNeXtNorm),
-          {"conv_layer", "patch_size", "layer_scale", "drop_path", kNormPlacement}};
+          {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", kNormPlacement}};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -113,7 +113,8 @@ void check_options(const Entry& entry, const ModelOptions& options) {
                                   {"patch_size", options.patch_size.has_value()},
                                   {"zero_init_last", options.zero_init_last},
                                   {"layer_scale", options.layer_scale.has_value()},
-                                  {"drop_path", options.drop_path > 0}}) {
+                                  {"drop_path", options.drop_path > 0},
+                                  {"grad_checkpointing", options.grad_checkpointing}}) {
     check(!set || takes(entry, name), "model", "{} has no option {}", entry.name, name);
   }
 }
@@ -133,8 +134,8 @@ void register_model(const std::string& name, ModelDefinition definition) {
   check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
   check(definition.make != nullptr, "register_model", "make: expected a function, got none");
   nn::parse_norm(definition.own_norm);
-  const std::vector<std::string> known = {"conv_layer",  "small_stem", "patch_size",  "zero_init_last",
-                                          "layer_scale", "drop_path",  kNormPlacement};
+  const std::vector<std::string> known = {"conv_layer",  "small_stem", "patch_size",         "zero_init_last",
+                                          "layer_scale", "drop_path",  "grad_checkpointing", kNormPlacement};
   for (const std::string& option : definition.options) {
     check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
           unknown_name("option", option, known));

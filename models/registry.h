@@ -25,6 +25,7 @@ struct ModelOptions {
   bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0
   std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default (V2: 0); 0: no layer scale
   double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
+  bool grad_checkpointing = false;    ///< blocks keep their inputs alone: nn/checkpoint.h
   uint64_t seed = 0;                  ///< of the start values, which depend on it alone
   nn::NormPolicy norm_policy = {};    ///< other norms for the layers that it names; without rules, none
   bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into
@@ -36,8 +37,8 @@ struct ModelDefinition {
   std::function<std::shared_ptr<nn::Module>(const ModelOptions& options)> make;
   std::string own_norm = "batch";  ///< the norm where none is asked for
   /// The options that it takes beside num_classes, in_channels, norm, norm_policy, seed and initialize: conv_layer,
-  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path, norm_placement (NormPolicy::placement). Setting
-  /// any other is an Error.
+  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path, grad_checkpointing, norm_placement
+  /// (NormPolicy::placement). Setting any other is an Error.
   std::vector<std::string> options = {};
 };
 

@@ -144,6 +144,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
   int64_t done = 0;
   for (size_t stage = 0; stage < layers_.size(); ++stage) {
     auto layer = std::make_shared<nn::Sequential>();
+    layer->set_grad_checkpointing(options.grad_checkpointing);
     for (int64_t i = 0; i < config.layers[stage]; ++i, ++done) {
       const double rate = options.drop_path * static_cast<double>(done) / static_cast<double>(blocks - 1);
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;

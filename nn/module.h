@@ -196,15 +196,17 @@ class Modes {
       modes_.emplace_back(module, module->training_);
     }
   }
-  ~Modes() {
+  ~Modes() { restore(); }
+  Modes(const Modes&) = delete;
+  Modes& operator=(const Modes&) = delete;
+
+  /// Sets the modes that were kept.
+  void restore() const {
     for (const auto& [module, training] : modes_) {  // parents before children, whose own mode is set later
       module->train(training);
     }
   }
-  Modes(const Modes&) = delete;
-  Modes& operator=(const Modes&) = delete;
-
-  /// Restores nothing: the model keeps the modes that it has.
+  /// Restores nothing at the end: the model keeps the modes that it has.
   void forget() { modes_.clear(); }
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "nn/checkpoint.h"
 #include "nn/module.h"
 #include "ops/shape/view.h"
 
@@ -38,14 +39,21 @@ class Sequential : public Module {
   void push_back(std::shared_ptr<Module> module) {
     register_slot(std::to_string(children().size()), std::move(module));
   }
+  /// In training each module keeps its input alone, and its forward pass runs again in backward: nn/checkpoint.h. With
+  /// the same results it takes less memory and more time.
+  void set_grad_checkpointing(bool on = true) { grad_checkpointing_ = on; }
   Tensor forward(const Tensor& x) override {
+    const bool checkpoints = grad_checkpointing_ && is_training();
     Tensor y = x;
     for (const auto& child : children()) {
-      y = (*child.second)(y);
+      y = checkpoints ? checkpoint(child.second, y) : (*child.second)(y);
     }
     return y;
   }
   [[nodiscard]] std::string name() const override { return "Sequential"; }
+
+ private:
+  bool grad_checkpointing_ = false;
 };
 
 }  // namespace norma::nn

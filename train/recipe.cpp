@@ -215,6 +215,7 @@ models::ModelOptions model_options(const Recipe& recipe) {
           .zero_init_last = recipe.zero_init_last,
           .layer_scale = recipe.layer_scale,
           .drop_path = recipe.drop_path,
+          .grad_checkpointing = recipe.grad_checkpointing,
           .seed = recipe.seed,
           .norm_policy = policy_of(recipe)};
 }

@@ -144,6 +144,9 @@ std::vector<std::vector<Option>> table() {
                     {.on_resume = kFixed}),
              Option("drop-path", &Recipe::drop_path, kBelowOne,
                     "chance of leaving out the last block (stochastic depth)", {.value_name = "RATE"}),
+             Option("grad-checkpointing", &Recipe::grad_checkpointing,
+                    "keep only the inputs of blocks and compute the rest again in backward: the same numbers in less "
+                    "memory and more time"),
              Option("sync-bn", &Recipe::sync_bn,
                     "batch norm over the images of all processes (--procs), as in one process",
                     {.on_resume = kFixed, .needs = kBatchNorm})}),

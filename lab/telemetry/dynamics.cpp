@@ -2,6 +2,7 @@
 
 #include "core/autocast.h"
 #include "core/tape.h"
+#include "nn/checkpoint.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -55,6 +56,12 @@ std::vector<double> squares_of(const Tensors& xs) {
   return squares;
 }
 
+/// The op that made a layer's output, if that is a product with a weight.
+std::shared_ptr<Node> maker_of(const Layer& layer, const Tensor& output) {
+  const bool multiplies = layer.kind == LayerKind::convolution || layer.kind == LayerKind::linear;
+  return multiplies && output.defined() ? output.impl().node : nullptr;
+}
+
 }  // namespace
 
 double saturation_of(const nn::Bend& bend, const Tensor& x) {
@@ -80,8 +87,13 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
   }
   const auto before =
       std::ranges::find_if(weighted_, [&](const Weighted& weighted) { return weighted.layer == layer; });
-  if (before != weighted_.end()) {  // a weight that is used twice has no one norm behind it
-    before->made = nullptr;
+  const nn::CheckpointPass pass = nn::checkpoint_pass();
+  if (before != weighted_.end()) {
+    before->runs += pass == nn::CheckpointPass::again ? 0 : 1;
+    // A weight that is used twice has no one norm behind it.
+    before->made = pass == nn::CheckpointPass::again && before->runs == 1 ? maker_of(place, output) : nullptr;
+    before->output_index = output.defined() ? output.impl().output_index : 0;
+    before->invariance = nn::Invariance::none;
     return;
   }
   LayerDynamics found{.layer = place.name, .kind = place.kind};
@@ -91,12 +103,11 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
     found.saturation = saturation_of(*bend, input);
   }
   if (weight.defined()) {
-    const bool multiplies = place.kind == LayerKind::convolution || place.kind == LayerKind::linear;
     weighted_.push_back({.at = sample_.layers.size(),
                          .layer = layer,
                          .weight = weight,
                          .bias = own_parameter(module, "bias"),
-                         .made = multiplies && output.defined() ? output.impl().node : nullptr,
+                         .made = pass == nn::CheckpointPass::first ? nullptr : maker_of(place, output),
                          .output_index = output.defined() ? output.impl().output_index : 0});
   }
   if (weight.defined() || bend) {
@@ -117,6 +128,10 @@ void DynamicsReader::follow(size_t layer, const nn::Norm& norm, const Tensor& in
 }
 
 void DynamicsReader::after_forward(const Tensor& loss, const LayerLog& log) {
+  visit_tape({loss}, [this, &log](const Tape& tape) { find_norms(tape, log); });
+}
+
+void DynamicsReader::find_norms(const Tape& tape, const LayerLog& log) {
   // The norm must be all that reads the layer's output, and read it once.
   std::unordered_map<const Node*, Weighted*> makers;
   for (Weighted& weighted : weighted_) {
@@ -125,7 +140,6 @@ void DynamicsReader::after_forward(const Tensor& loss, const LayerLog& log) {
     }
   }
   std::unordered_map<const Weighted*, int64_t> readers;
-  const Tape tape(loss);
   for (const std::shared_ptr<Node>& node : tape.nodes()) {
     for (const Edge& edge : node->inputs) {
       if (const auto maker = makers.find(edge.node.get()); edge.node != nullptr && maker != makers.end()) {
@@ -135,7 +149,7 @@ void DynamicsReader::after_forward(const Tensor& loss, const LayerLog& log) {
     }
   }
   for (Weighted& weighted : weighted_) {
-    if (weighted.made == nullptr || readers[&weighted] != 1) {
+    if (weighted.made != nullptr && readers[&weighted] != 1) {
       weighted.invariance = nn::Invariance::none;
     }
     weighted.made = nullptr;  // the tape goes when backward has run

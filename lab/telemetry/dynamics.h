@@ -14,7 +14,8 @@
 
 namespace norma {
 struct Node;
-}
+class Tape;
+}  // namespace norma
 
 namespace norma::lab {
 
@@ -39,11 +40,14 @@ class DynamicsReader {
     size_t layer;
     Tensor weight;
     Tensor bias;                 ///< undefined: none
-    std::shared_ptr<Node> made;  ///< the op that made its output; null: off the tape, or the layer ran twice
+    std::shared_ptr<Node> made;  ///< the op that made its output; null: unknown, off the tape, or the layer ran twice
     size_t output_index = 0;
     nn::Invariance invariance = nn::Invariance::none;  ///< of the norm that reads the output
     size_t norm = 0;                                   ///< the layer of that norm
+    int64_t runs = 1;                                  ///< forward passes of the layer, without those in backward
   };
+  /// Decides for the layers whose products are on `tape` which norm reads them, and forgets the products.
+  void find_norms(const Tape& tape, const LayerLog& log);
   void follow(size_t layer, const nn::Norm& norm, const Tensor& input);
 
   const LayerTable& table_;

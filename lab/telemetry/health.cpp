@@ -6,6 +6,7 @@
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "nn/checkpoint.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
 #include "ops/norm/norm.h"
@@ -237,6 +238,13 @@ HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void
 
 void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
   const Layer& place = table_.layers()[layer];
+  if (nn::checkpoint_pass() == nn::CheckpointPass::again) {  // the first pass has shown the output
+    const auto shown = std::ranges::find(sample_.layers, place.name, &LayerHealth::layer);
+    if (shown != sample_.layers.end()) {
+      look_at_gradient(output, shown - sample_.layers.begin());
+    }
+    return;
+  }
   const bool of_interest = place.kind == LayerKind::norm || !module.named_parameters().empty();
   if (!of_interest || !can_be_looked_at(output)) {
     return;
@@ -254,36 +262,30 @@ void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input
     const AutocastOff no_autocast;
     health.gap = gap_of(*batch_norm, input.detach());
   }
-  if (output.impl().node != nullptr) {
-    outputs_[output.impl().node.get()].emplace_back(output.impl().output_index, sample_.layers.size());
-  }
+  look_at_gradient(output, std::ssize(sample_.layers));
   sample_.layers.push_back(std::move(health));
+}
+
+void HealthStep::look_at_gradient(const Tensor& output, int64_t layer) {
+  if (output.is_leaf()) {
+    return;
+  }
+  output.register_hook([this, layer](const Tensor& gradient) {
+    if (can_be_looked_at(gradient)) {
+      TensorHealth health = look_at(gradient).health;
+      health.mean /= grad_scale_;
+      health.deviation /= grad_scale_;
+      health.largest /= grad_scale_;
+      sample_.layers[static_cast<size_t>(layer)].gradient = health;
+    }
+    return Tensor();
+  });
 }
 
 void HealthStep::after_forward(const Tensor& loss, double grad_scale) {
   grad_scale_ = grad_scale;
   if (dynamics_) {
     dynamics_->after_forward(loss, log_);
-  }
-  const Tape tape(loss);
-  for (const std::shared_ptr<Node>& node : tape.nodes()) {
-    const auto found = outputs_.find(node.get());
-    if (found == outputs_.end()) {
-      continue;
-    }
-    node->backward = [this, grad_scale, places = found->second, inner = std::move(node->backward)](
-                         const Tensors& gradients, const BackwardContext& context) {
-      for (const auto& [output, layer] : places) {
-        if (output < gradients.size() && can_be_looked_at(gradients[output])) {
-          TensorHealth health = look_at(gradients[output]).health;
-          health.mean /= grad_scale;
-          health.deviation /= grad_scale;
-          health.largest /= grad_scale;
-          sample_.layers[layer].gradient = health;
-        }
-      }
-      return inner(gradients, context);
-    };
   }
 }
 

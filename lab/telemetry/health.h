@@ -9,9 +9,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace norma::lab {
 
@@ -46,6 +43,8 @@ class HealthStep : public train::ObservedStep {
 
  private:
   void add(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output);
+  /// Lets the backward pass look at the gradient of a layer's output, for number `layer` of the sample.
+  void look_at_gradient(const Tensor& output, int64_t layer);
 
   const LayerTable& table_;
   std::function<void(HealthSample)> done_;
@@ -53,8 +52,6 @@ class HealthStep : public train::ObservedStep {
   double grad_scale_ = 1;
   HealthSample sample_;
   LayerLog log_;
-  /// The outputs of each op that layers return: index among the op's outputs, index of the layer in the sample.
-  std::unordered_map<const Node*, std::vector<std::pair<size_t, size_t>>> outputs_;
 };
 
 }  // namespace norma::lab

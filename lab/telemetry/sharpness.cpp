@@ -52,22 +52,26 @@ double dot(const Parts& a, const Parts& b) {
 /// Lets each op of a tape find out if its gradient is recorded. The gradient of every op is linear in the gradient that
 /// comes in, so it requires a gradient if that does.
 void watch(const Tensor& loss) {
-  const Tape tape(loss);
-  for (const std::shared_ptr<Node>& node : tape.nodes()) {
-    node->backward = [name = node->name, inner = std::move(node->backward)](const Tensors& gradients,
-                                                                            const BackwardContext& context) {
-      bool recorded = false;
-      for (const Tensor& gradient : gradients) {
-        recorded = recorded || (gradient.defined() && gradient.requires_grad());
+  visit_tape({loss}, [](const Tape& tape) {
+    for (const std::shared_ptr<Node>& node : tape.nodes()) {
+      if (node->recompute) {  // its part of the tape is watched when it is there
+        continue;
       }
-      Tensors results = inner(gradients, context);
-      for (const Tensor& result : results) {
-        check(!recorded || !context.create_graph() || !result.defined() || result.requires_grad(), name,
-              "backward: expected a gradient made by ops that are recorded, got one without a second derivative");
-      }
-      return results;
-    };
-  }
+      node->backward = [name = node->name, inner = std::move(node->backward)](const Tensors& gradients,
+                                                                              const BackwardContext& context) {
+        bool recorded = false;
+        for (const Tensor& gradient : gradients) {
+          recorded = recorded || (gradient.defined() && gradient.requires_grad());
+        }
+        Tensors results = inner(gradients, context);
+        for (const Tensor& result : results) {
+          check(!recorded || !context.create_graph() || !result.defined() || result.requires_grad(), name,
+                "backward: expected a gradient made by ops that are recorded, got one without a second derivative");
+        }
+        return results;
+      };
+    }
+  });
 }
 
 /// The products of the Hessian of a loss with vectors.

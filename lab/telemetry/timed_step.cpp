@@ -65,9 +65,8 @@ void TimedStep::after_forward(const Tensor& loss, double /*grad_scale*/) {
   forward_end_.record();
   forward_records_ = profile_.records().size();
   {
-    const Tape tape(loss);
-    saved_ = saved_by_layer(tape, table_, log_);
-    watch(tape.nodes());
+    saved_ = saved_by_layer(Tape(loss), table_, log_);
+    visit_tape({loss}, [this](const Tape& tape) { watch(tape.nodes()); });
   }
   backward_start_.record();
 }
@@ -75,6 +74,9 @@ void TimedStep::after_forward(const Tensor& loss, double /*grad_scale*/) {
 void TimedStep::watch(const std::vector<std::shared_ptr<Node>>& nodes) {
   for (const std::shared_ptr<Node>& node : nodes) {
     node_names_.emplace(node->sequence, node->name);
+    if (node->recompute) {  // its part of the tape is watched when it is there
+      continue;
+    }
     node->backward = [this, number = node->sequence, inner = std::move(node->backward)](
                          const Tensors& gradients, const BackwardContext& context) {
       const size_t begin = profile_.records().size();
@@ -101,11 +103,13 @@ std::vector<TimedStep::Origin> TimedStep::origins() const {
   const std::vector<OpRecord>& records = profile_.records();
   std::vector<Origin> result;
   result.reserve(records.size());
-  for (size_t i = 0; i < forward_records_; ++i) {
+  const auto in_forward = [&](size_t i) -> Origin {
     const auto* copy = std::get_if<CopyCall>(&records[i].work.call);
     const auto maker = copy == nullptr ? node_names_.end() : node_names_.find(copy->node);
-    result.push_back(
-        {.op = maker == node_names_.end() ? records[i].work.op : maker->second, .layer = log_.layer_of_record(i)});
+    return {.op = maker == node_names_.end() ? records[i].work.op : maker->second, .layer = log_.layer_of_record(i)};
+  };
+  for (size_t i = 0; i < forward_records_; ++i) {
+    result.push_back(in_forward(i));
   }
   auto span = spans_.begin();
   for (size_t i = forward_records_; i < backward_records_; ++i) {
@@ -114,6 +118,8 @@ std::vector<TimedStep::Origin> TimedStep::origins() const {
     }
     if (span != spans_.end() && span->begin <= i) {
       result.push_back({.op = node_names_.at(span->node), .layer = log_.layer_of_node(span->node)});
+    } else if (records[i].pass == OpPass::forward) {  // that runs again (nn/checkpoint.h)
+      result.push_back(in_forward(i));
     } else {  // between two ops, and at the leaves
       result.push_back({.op = "gradient", .layer = table_.none()});
     }

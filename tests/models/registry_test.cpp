@@ -318,6 +318,8 @@ TEST_CASE("models: one of one's own is known by its name, with the options that 
 
   CHECK(error_of([] { create_model("my_net", {.patch_size = 2}); }) == "model: my_net has no option patch_size");
   CHECK(error_of([] { create_model("my_net", {.drop_path = 0.1}); }) == "model: my_net has no option drop_path");
+  CHECK(error_of([] { create_model("my_net", {.grad_checkpointing = true}); }) ==
+        "model: my_net has no option grad_checkpointing");
   CHECK(error_of([] { create_model("my_ned"); }) == "model: unknown model 'my_ned'; did you mean 'my_net'?");
   const auto make = [](const ModelOptions&) { return std::shared_ptr<nn::Module>(); };
   CHECK(error_of([&] { register_model("my_net", {.make = make}); }) == "register_model: name: 'my_net' is taken");

@@ -121,6 +121,18 @@ TEST_CASE("processes: a network with everything learns in any number of them wha
   }
 }
 
+TEST_CASE("processes: blocks that are computed again change no bits") {
+  if (!has_mpi()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string options =
+      "--model resnet18 --norm batch --sync-bn --drop-path 0.2 --images 18 --opt sgd --lr 0.01 --procs 2";
+  const train::Checkpoint plain = trained(folder, "plain", options);
+  CHECK(plain.step >= 3);
+  CHECK(difference(trained(folder, "again", options + " --grad-checkpointing"), plain) == 0);
+}
+
 TEST_CASE("processes: the same bits each time, and a run goes on in another number of them") {
   if (!has_mpi()) {
     return;

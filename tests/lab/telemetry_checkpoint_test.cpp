@@ -1,0 +1,99 @@
+#include "core/device.h"
+#include "core/event.h"
+#include "lab/telemetry/recorder.h"
+#include "lab/telemetry/sharpness.h"
+#include "lab/telemetry/telemetry.h"
+#include "small_runs.h"
+#include "train/trainer.h"
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+using namespace norma;
+using namespace norma::lab;
+
+namespace {
+
+struct Seen {
+  Telemetry telemetry;
+  train::TrainResult result;
+};
+
+/// A run of three steps with dynamics.
+Seen run(const std::string& model, const std::string& norm, bool checkpoints, const DynamicsParts& dynamics) {
+  train::Recipe recipe = test::small_recipe(model, {.batch_size = 2, .images = 6, .test_images = 2});
+  recipe.norm = norm;
+  recipe.small_stem = model == "resnet18";
+  recipe.image_size = model == "resnet18" ? 16 : 32;
+  recipe.drop_path = 0.2;
+  recipe.grad_checkpointing = checkpoints;
+  train::TrainerOptions options;
+  options.quiet = true;
+  const auto recorder = std::make_shared<TelemetryRecorder>(dynamics, PowerIteration{.most_products = 3});
+  options.observer = recorder;
+  train::Trainer trainer(recipe, options);
+  Seen seen{.telemetry = {}, .result = trainer.run()};
+  seen.telemetry = recorder->result();
+  return seen;
+}
+
+constexpr DynamicsParts kParts{.gradients = true, .weights = true, .saturation = true};
+
+}  // namespace
+
+TEST_CASE("telemetry: checkpoints change no number of a layer") {
+  for (const auto& [model, norm] : {std::pair("resnet18", "batch"), std::pair("convnext_atto", "dyt")}) {
+    CAPTURE(model);
+    const Seen plain = run(model, norm, false, kParts);
+    const Seen again = run(model, norm, true, kParts);
+    CHECK(again.result.losses == plain.result.losses);
+    const auto health = [](const Seen& seen) {  // as text, in which numbers that are not known are null
+      return nlohmann::json::parse(telemetry_to_json(seen.telemetry)["health"].dump());
+    };
+    CHECK(health(plain).size() == 2);
+    CHECK(nlohmann::json::diff(health(plain), health(again)).dump() == "[]");
+    REQUIRE_FALSE(again.telemetry.health.empty());
+    const std::vector<LayerHealth>& layers = again.telemetry.health.back().layers;
+    CHECK(layers.size() > 20);
+    CHECK(std::ranges::all_of(layers, [](const LayerHealth& layer) { return layer.gradient.has_value(); }));
+  }
+}
+
+TEST_CASE("telemetry: with checkpoints a timed step has the time of both passes, and the memory of the inputs") {
+  const Seen plain = run("resnet18", "batch", false, {});
+  const Seen again = run("resnet18", "batch", true, {});
+  CHECK(again.telemetry.saved_bytes() < plain.telemetry.saved_bytes() / 2);
+  CHECK(std::ranges::any_of(again.telemetry.saved, [](const SavedBytes& one) { return one.layer == "layer2.1"; }));
+  CHECK(again.telemetry.ledger.empty());
+  const StepTime& time = again.telemetry.step_time;
+  REQUIRE(time.samples > 0);
+  if (host_clock_will_do(default_device())) {
+    REQUIRE(time.backward_split);
+    CHECK(time.backward_split->convolution > 0);
+    CHECK(time.backward_split->norm > 0);
+    CHECK(time.backward_split->rest < time.backward / 2);
+  }
+}
+
+TEST_CASE("telemetry: the sharpness of a network with checkpoints is that of the network") {
+  DynamicsParts parts;
+  parts.sharpness = true;
+  const Seen plain = run("resnet18", "batch", false, parts);
+  const Seen again = run("resnet18", "batch", true, parts);
+  REQUIRE(plain.telemetry.health.size() == again.telemetry.health.size());
+  REQUIRE_FALSE(plain.telemetry.health.empty());
+  for (size_t i = 0; i < plain.telemetry.health.size(); ++i) {
+    const auto& expected = plain.telemetry.health[i].dynamics;
+    const auto& found = again.telemetry.health[i].dynamics;
+    REQUIRE((expected && expected->sharpness && found && found->sharpness));
+    CHECK(found->sharpness->problem.empty());
+    CHECK(found->sharpness->value == doctest::Approx(expected->sharpness->value).epsilon(1e-3));
+  }
+  CHECK(again.result.losses == plain.result.losses);
+}

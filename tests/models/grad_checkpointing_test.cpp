@@ -1,0 +1,86 @@
+#include "core/parallel.h"
+#include "core/random.h"
+#include "models/registry.h"
+#include "nn/optim/optimizers.h"
+#include "ops/loss/loss.h"
+#include "support.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using namespace norma::models;
+using norma::test::random_tensor;
+
+namespace {
+
+/// All numbers that a few steps of training leave: losses, gradients, parameters and buffers.
+std::vector<float> trained(const std::string& name, const std::string& norm, bool checkpoints) {
+  ModelOptions options{.num_classes = 5, .norm = norm, .drop_path = 0.3, .grad_checkpointing = checkpoints, .seed = 2};
+  if (name.starts_with("resnet")) {
+    options.small_stem = true;
+  } else {
+    options.patch_size = 2;
+  }
+  const auto model = create_model(name, options);
+  model->to(MemoryFormat::channels_last);
+  nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 0), {.lr = 0.05});
+  manual_seed(7);
+  std::vector<float> numbers;
+  const auto keep = [&](const Tensor& x) {
+    const std::vector<float> values = x.detach().to_vector<float>();
+    numbers.insert(numbers.end(), values.begin(), values.end());
+  };
+  for (uint64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    const Tensor images = copy_of(random_tensor({4, 3, 16, 16}, step, DType::float32), MemoryFormat::channels_last);
+    const Tensor loss = cross_entropy((*model)(images), from_vector(std::vector<int64_t>{0, 3, 1, 4}, {4}));
+    const std::string summary = Tape(loss).summary();
+    CHECK((summary.find("checkpoint(") != std::string::npos) == checkpoints);
+    loss.backward();
+    keep(loss);
+    if (step == 2) {
+      for (const Tensor& parameter : model->parameters()) {
+        keep(parameter.grad());
+      }
+    }
+    optimizer.step();
+  }
+  for (const auto& [path, x] : model->state_dict()) {
+    keep(x);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+TEST_CASE("grad checkpointing: training has the bits of training without it, with each norm and number of threads") {
+  const int before = num_threads();
+  for (const int threads : {1, 3}) {
+    if (default_device() == kCpu) {  // a second thread would be told of each change of the emulated device's pages
+      set_num_threads(threads);
+    } else if (threads > 1) {
+      break;
+    }
+    for (const std::string model : {"resnet18", "convnext_atto"}) {
+      for (const std::string norm :
+           {"batch", model == "resnet18" ? "group:32" : "group:8", "layer2d", "batch_renorm"}) {
+        CAPTURE(threads);
+        CAPTURE(model);
+        CAPTURE(norm);
+        const std::vector<float> plain = trained(model, norm, false);
+        const std::vector<float> again = trained(model, norm, true);
+        REQUIRE(plain.size() == again.size());
+        int64_t others = 0;
+        for (size_t i = 0; i < plain.size(); ++i) {
+          others += plain[i] == again[i] ? 0 : 1;  // a NaN counts
+        }
+        CHECK(others == 0);
+      }
+    }
+  }
+  set_num_threads(before);
+}
