@@ -64,7 +64,7 @@ RunCost measure_run(const train::Recipe& recipe) {
   bench::Step pass({.recipe = recipe, .num_classes = classes, .mode = bench::Mode::infer});
   const double image = step_seconds(pass) / static_cast<double>(recipe.batch_size);
   cost.evaluation = image * static_cast<double>(test_images);
-  cost.pass = image * static_cast<double>(recipe.convert_batches * recipe.batch_size);
+  cost.batch = image * static_cast<double>(recipe.batch_size);
   cost.norms = static_cast<int64_t>(std::ranges::count_if(pass.model().named_modules(), [](const auto& module) {
     return dynamic_cast<const nn::Norm*>(module.second) != nullptr;
   }));
@@ -92,13 +92,20 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
 }
 
 /// Seconds of a conversion of norms and of the evaluation before the first step; docs/finetune.md counts the passes.
-double conversion_seconds(const Cell& cell, const RunCost& cost) {
+double conversion_seconds(const Cell& cell, const RunCost& cost, int64_t batches) {
   constexpr int64_t kComparing = 2;
   const std::string start = cell.option(kStart);
   const int64_t fitting = start == "calibrate" ? cost.norms / 2 + 1 : 0;
   return start == "fold" || start == "calibrate"
-             ? cost.evaluation + static_cast<double>(kComparing + fitting) * cost.pass
+             ? cost.evaluation + static_cast<double>((kComparing + fitting) * batches) * cost.batch
              : 0;
+}
+
+/// Seconds of the evaluations of averaged weights, and of their new statistics.
+double average_seconds(const Cell& cell, const RunCost& cost, double evaluations) {
+  const std::string weights = cell.option(kWeights);
+  return (weights.starts_with("ema") ? evaluations * cost.evaluation : 0) +
+         (weights == kRecalibrated ? cost.evaluation + static_cast<double>(kRecalibrationBatches) * cost.batch : 0);
 }
 
 /// Seconds that the networks take that runs of this many images start from.
@@ -116,11 +123,11 @@ double source_seconds(const Comparison& comparison, const std::vector<RunCost>& 
 }
 
 /// Seconds that one run takes with this many images.
-double cell_seconds(const Cell& cell, const RunCost& cost, int64_t images) {
+double cell_seconds(const Comparison& comparison, const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
   const int64_t steps = images / cell.batch_size;
-  const double kinds = cell.option("weights").starts_with("ema") ? 2 : 1;  // of weights, each evaluated
-  return cost.start + conversion_seconds(cell, cost) + kinds * evaluations * cost.evaluation + cost.fit +
+  return cost.start + conversion_seconds(cell, cost, comparison.recipe.convert_batches) +
+         evaluations * cost.evaluation + average_seconds(cell, cost, evaluations) + cost.fit +
          static_cast<double>(steps) * cost.step;
 }
 
@@ -129,7 +136,7 @@ double run_seconds(const Comparison& comparison, const std::vector<RunCost>& cos
   double seconds = source_seconds(comparison, costs, images);
   for (size_t i = 0; i < costs.size(); ++i) {
     const Cell& cell = comparison.cells[i];
-    seconds += cell_seconds(cell, costs[i], images);
+    seconds += cell_seconds(comparison, cell, costs[i], images);
     const bool first = std::none_of(comparison.cells.begin(), comparison.cells.begin() + static_cast<std::ptrdiff_t>(i),
                                     [&](const Cell& other) { return same_but_seed(other, cell); });
     if (comparison.tune_lr && first) {
@@ -219,7 +226,7 @@ BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>&
   plan.images = fits * unit;
   plan.seconds = seconds_for(plan.images);
   for (size_t i = 0; i < costs.size(); ++i) {
-    plan.cells.push_back(cell_seconds(comparison.cells[i], costs[i], plan.images));
+    plan.cells.push_back(cell_seconds(comparison, comparison.cells[i], costs[i], plan.images));
   }
   return plan;
 }

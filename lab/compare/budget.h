@@ -15,9 +15,8 @@ struct RunCost {
   double evaluation = 0;  ///< of all test images: at the end of each epoch, and of the run
   double fit = 0;         ///< evaluation of training images at the end of the run (Cell::fit)
   int64_t epoch = 0;      ///< training images of an epoch
-  // Of conversions to another norm (train/convert_norm.h).
-  double pass = 0;    ///< a forward pass over the batches that they look at
-  int64_t norms = 0;  ///< layers
+  double batch = 0;       ///< a forward pass of a batch
+  int64_t norms = 0;      ///< layers
 };
 
 /// Measures the cost of each cell: makes a few training steps of its network on random images, and a pass over a batch

@@ -178,13 +178,12 @@ class CellRun {
 
   train::TrainResult run() {
     train::TrainResult result = trainer_->run();
-    const std::string weights = comparison_.cells[cell_].option("weights");
+    const std::string weights = comparison_.cells[cell_].option(kWeights);
     const bool averaged = result.finished && weights.starts_with("ema");
     if (averaged) {
       save();  // the run goes on from here if a signal comes now
-      constexpr int64_t kBatches = 50;
-      const bool anew = weights == "ema-recalibrated";
-      trainer_->take_averages(anew ? kBatches : 0);
+      const bool anew = weights == kRecalibrated;
+      trainer_->take_averages(anew ? kRecalibrationBatches : 0);
       result.test = anew ? trainer_->evaluate_test() : result.ema_test;
       result.finished = result.test.complete;
     }

@@ -51,7 +51,11 @@ std::string train_command(const train::Recipe& recipe, const train::Environment&
 
 std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   const train::Recipe recipe = recipe_of(comparison, cell);
-  const std::string command = train_command(recipe, comparison.environment);
+  std::string command = train_command(recipe, comparison.environment);
+  if (cell.option(kWeights) == kRecalibrated) {
+    command +=
+        fmt::format(" --output run && norma eval --checkpoint run --use-ema --recalibrate {}", kRecalibrationBatches);
+  }
   if (comparison.source_classes.empty() || recipe.initial_checkpoint.empty()) {
     return command;
   }

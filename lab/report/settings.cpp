@@ -15,12 +15,6 @@
 
 namespace norma::lab {
 
-namespace {
-
-constexpr const char* kWeights = "weights";
-
-}  // namespace
-
 Settings settings_of(const train::Recipe& recipe) {
   return {.model = recipe.model,
           .norm = recipe.norm,
@@ -86,7 +80,7 @@ const std::vector<OptionAxis>& option_axes() {
       {.option = "opt", .flag = "optimizers", .changes_work = true},
       {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
       {.option = "train-images", .flag = "train-images", .changes_work = false},
-      {.option = kWeights, .flag = kWeights, .changes_work = false, .words = {"last", "ema", "ema-recalibrated"}},
+      {.option = kWeights, .flag = kWeights, .changes_work = false, .words = {"last", "ema", kRecalibrated}},
       {.option = kStart,
        .flag = "starts",
        .changes_work = false,

@@ -70,6 +70,12 @@ const std::vector<OptionAxis>& option_axes();
 inline constexpr const char* kStart = "start";
 inline constexpr const char* kScratch = "scratch";
 
+/// The axis of the weights that are tested, and its word for averaged weights whose batch norms get new statistics,
+/// from this many training batches.
+inline constexpr const char* kWeights = "weights";
+inline constexpr const char* kRecalibrated = "ema-recalibrated";
+inline constexpr int64_t kRecalibrationBatches = 50;
+
 /// The checkpoint of the network that a comparison has trained itself for its runs to start from, in its output folder.
 std::string source_file(const std::string& model);
 

@@ -90,6 +90,22 @@ TEST_CASE("budget: a run is evaluated after every epoch") {
   CHECK(plan_budget(comparison, costs, {.budget = 1399}).images == 1196);
 }
 
+TEST_CASE("budget: averaged weights are evaluated, too, and new statistics take passes") {
+  ComparisonOptions options;
+  options.recipe.dataset = "shapes";
+  options.models = {"resnet18"};
+  options.norms = {"batch"};
+  options.batch_sizes = {4};
+  options.timing_rounds = 0;
+  options.options[kWeights] = {"last", "ema", kRecalibrated};
+  const std::vector<RunCost> costs(3, {.step = 4, .start = 1, .evaluation = 2, .batch = 0.1});
+  const BudgetPlan plan = plan_budget(plan_comparison(options), costs, {.budget = 3000});
+  const auto images = static_cast<double>(plan.images);
+  CHECK(plan.cells[0] == doctest::Approx(1 + 2 + images));
+  CHECK(plan.cells[1] == doctest::Approx(1 + 2 * 2 + images));
+  CHECK(plan.cells[2] == doctest::Approx(1 + 3 * 2 + 50 * 0.1 + images));
+}
+
 TEST_CASE("budget: learning rates are tried within it") {
   Comparison comparison = planned({4}, 0);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 0});

@@ -36,6 +36,24 @@ TEST_CASE("repeat command: what is as by default is left out") {
             std::to_string(comparison.environment.threads));
 }
 
+TEST_CASE("repeat command: averaged weights with statistics of their own are tested by another command") {
+  Comparison comparison = example();
+  comparison.recipe = {};
+  comparison.environment.threads = comparison.environment.cores;
+  Cell cell;
+  static_cast<Settings&>(cell) = settings_of(comparison.recipe);
+  cell.model = "resnet18";
+  cell.norm = "batch";
+  const std::string averages =
+      "norma train --model resnet18 --norm batch --model-ema --model-ema-decay 0.99 "
+      "--model-ema-warmup";
+  cell.options[kWeights] = "ema";
+  CHECK(repeat_command(comparison, cell) == averages);
+  cell.options[kWeights] = kRecalibrated;
+  CHECK(repeat_command(comparison, cell) ==
+        averages + " --output run && norma eval --checkpoint run --use-ema --recalibrate 50");
+}
+
 TEST_CASE("repeat command: another value of each option is in it") {
   Comparison comparison = example();
   for (const train::RecipeOption& option : train::recipe_options()) {

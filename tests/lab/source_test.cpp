@@ -274,8 +274,9 @@ TEST_CASE("start: a file of results that contradicts itself is an error") {
 TEST_CASE("start: a budget knows the networks that runs start from, and what conversions take") {
   const Comparison comparison = plan_comparison(all_starts("unused"));
   REQUIRE(comparison.cells.size() == 7);
-  // Batches of 4. Each cell takes 1 + 2, and 1 for an image; the network four times the images, and 3 beside them.
-  const std::vector<RunCost> costs(7, {.step = 4, .start = 1, .evaluation = 2, .pass = 3, .norms = 20});
+  // Batches of 4, of which conversions look at two. Each cell takes 1 + 2, and 1 for an image; the network four times
+  // the images, and 3 beside them.
+  const std::vector<RunCost> costs(7, {.step = 4, .start = 1, .evaluation = 2, .batch = 1.5, .norms = 20});
   const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 3000});
   // Folding: 2 passes and an evaluation, 8; calibration: 13 passes and an evaluation, 41.
   const double beside = 7 * 3 + 3 + 8 + 41;
