@@ -17,6 +17,7 @@
 #include "lab/compare/tune.h"
 #include "lab/report/report.h"
 #include "nn/plugin.h"
+#include "ops/conv/conv.h"
 #include "train/agreement.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -135,6 +136,18 @@ void take_threads(const RunOptions& running, const lab::Comparison& comparison) 
   }
 }
 
+/// Computes convolutions as at the beginning. Throws Error where the command line asks for the other way.
+void take_convolutions(const RunOptions& running, const lab::Comparison& comparison) {
+  const bool exact = comparison.environment.exact_convolutions;
+  const char* before = exact ? "exact" : "fast";
+  check(running.conv.empty() || running.conv == before, "resume",
+        "conv: the comparison was started with {}, and cannot go on with {}", before, running.conv);
+  if (exact != conv2d_is_exact()) {
+    train::say("{} convolutions, as at the beginning\n", before);
+    set_conv2d_implementation(before, kCpu);
+  }
+}
+
 /// Takes as many threads as at the beginning, and says where plug-ins have changed since. Throws Error for a norm that
 /// is not there, and for another device or number of processes.
 void take_environment(const State& state, const lab::Comparison& comparison) {
@@ -143,6 +156,7 @@ void take_environment(const State& state, const lab::Comparison& comparison) {
   }
   check_same_device(comparison);
   check_same_processes(comparison, state.group->size());
+  take_convolutions(state.running, comparison);
   if (const auto& before = comparison.environment.plugins;
       !before.empty() && train::plugins_json(before) != train::plugins_json(nn::loaded_plugins())) {
     train::say("changed on resuming, so that runs may differ: plug-ins {} → {}\n", train::plugins_text(before),
@@ -299,6 +313,7 @@ void share(const State& state, Begun& begun) {
     begun.options.telemetry = begun.comparison.telemetry;
     begun.options.dynamics = begun.comparison.dynamics;
     if (begun.goes_on) {
+      take_convolutions(state.running, begun.comparison);
       take_threads(state.running, begun.comparison);
     }
   }

@@ -160,6 +160,7 @@ Environment environment() {
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
   result.device = device_text();
+  result.exact_convolutions = conv2d_is_exact();
   result.plugins = nn::loaded_plugins();
   for (const auto& [name, text] : cuda_facts()) {
     if (name.starts_with("cuda:")) {

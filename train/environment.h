@@ -25,6 +25,7 @@ struct Environment {
   std::vector<std::string> devices;                            ///< "cpu", "cuda:0"
   std::vector<nn::PluginRecord> plugins = {};                  ///< loaded ones
   std::string device;  ///< the tensors' device: "cpu", "cuda:0, NVIDIA H200, …"; "" in older files, which lack it
+  bool exact_convolutions = false;  ///< conv2d_is_exact()
 };
 
 Environment environment();
@@ -41,7 +42,8 @@ Environment environment_from_json(const std::string& text, const std::string& wh
 
 /// The key in Checkpoint::options for versions_json().
 inline constexpr const char* kVersionsKey = "versions";
-/// The versions of Norma and its compute libraries, which decide the bits, as JSON: {"norma":"1.0","oneDNN":"2.6.3"}.
+/// What decides the bits, as JSON: the versions of Norma and its compute libraries, and "conv" where convolutions are
+/// exact, {"norma":"1.0","oneDNN":"2.6.3","conv":"exact"}.
 std::string versions_json();
 
 /// The key in Checkpoint::options for plugins_json(); a run without plug-ins has none.

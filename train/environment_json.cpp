@@ -4,6 +4,7 @@
 #include "core/excerpt.h"
 #include "core/version.h"
 #include "data/json.h"
+#include "ops/conv/conv.h"
 
 namespace norma::train {
 
@@ -34,6 +35,9 @@ std::string to_json(const Environment& e) {
                {"devices", e.devices},   {"device", e.device}};
   if (e.processes > 1) {
     json["processes"] = e.processes;
+  }
+  if (e.exact_convolutions) {
+    json["conv"] = "exact";
   }
   if (!e.plugins.empty()) {
     json["plugins"] = plugins_to_json(e.plugins);
@@ -76,6 +80,9 @@ std::string versions_json() {
   for (const auto& [name, number] : compute_libraries()) {
     versions[name] = number;
   }
+  if (conv2d_is_exact()) {
+    versions["conv"] = "exact";
+  }
   return data::json_text(versions);
 }
 
@@ -98,6 +105,11 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   }
   if (json.contains("processes")) {  // written only where there are several
     read("processes", e.processes);
+  }
+  if (json.contains("conv")) {  // likewise: only where they are exact
+    const auto conv = data::json_field<std::string>(where, json, "conv");
+    check(conv == "exact", where, "conv: expected exact, got '{}'", excerpt(conv));
+    e.exact_convolutions = true;
   }
   if (json.contains("plugins")) {
     e.plugins = plugins_from_json(data::json_text(json["plugins"]), where);

@@ -61,6 +61,9 @@ std::string plan_difference(const Comparison& a, const Comparison& b) {
     return fmt::format("classes of the networks that runs start from {} → {}", fmt::join(a.source_classes, ","),
                        fmt::join(b.source_classes, ","));
   }
+  if (a.environment.exact_convolutions != b.environment.exact_convolutions) {
+    return a.environment.exact_convolutions ? "convolutions exact → fast" : "convolutions fast → exact";
+  }
   if (a.environment.processes != b.environment.processes) {  // by which batch norms have other statistics
     return fmt::format("number of processes {} → {}", a.environment.processes, b.environment.processes);
   }

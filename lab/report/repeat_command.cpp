@@ -38,6 +38,9 @@ std::string train_command(const train::Recipe& recipe, const train::Environment&
   if (!environment.device.empty() && environment.device != "cpu") {
     put("device", environment.device.substr(0, environment.device.find_first_of(":,")));
   }
+  if (environment.exact_convolutions) {
+    put("conv", "exact");
+  }
   if (environment.processes > 1) {
     put("procs", fmt::format("{}", environment.processes));
   }

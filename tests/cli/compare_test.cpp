@@ -171,6 +171,24 @@ TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume
   }
 }
 
+TEST_CASE("norma compare: --resume computes convolutions as at the beginning") {
+  const TemporaryFolder folder;
+  const std::string tiny = kTiny + "--norms batch,layer2d --images 8 --timing-rounds 0 ";
+  REQUIRE(run_norma(folder.path(), tiny + "--conv exact --output o").code == 0);
+  CHECK(results(folder / "o")["environment"]["conv"] == "exact");
+  CHECK(read_file(folder / "o/report.html").find("--conv exact") != std::string::npos);
+  const Outcome again = run_norma(folder.path(), "compare --resume o");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK_MESSAGE(again.out.find("exact convolutions, as at the beginning\n") != std::string::npos, again.out);
+  const Outcome other = run_norma(folder.path(), "compare --resume o --conv fast");
+  CHECK(other.code == 2);
+  CHECK(other.out.empty());
+  CHECK(other.err == "norma: resume: conv: the comparison was started with exact, and cannot go on with fast\n");
+  CHECK(run_norma(folder.path(), "compare --resume o --conv exact").code == 0);
+  REQUIRE(run_norma(folder.path(), tiny + "--output p").code == 0);
+  CHECK_FALSE(results(folder / "p")["environment"].contains("conv"));
+}
+
 TEST_CASE("norma compare: --dynamics is drawn in the report, kept for --resume, and refused where it cannot be had") {
   const TemporaryFolder folder;
   const std::string grid = kTiny + "--norms batch,dyt --images 8 --timing-rounds 0 ";

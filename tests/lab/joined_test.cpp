@@ -105,6 +105,8 @@ TEST_CASE("joined: what are no parts of one comparison is refused") {
   CHECK(error_with(2, [](Comparison& c) { c.recipe.images = 7; }) == different + "images 25600 → 7");
   CHECK(error_with(2, [](Comparison& c) { c.timing_rounds = 7; }) == different + "timing-rounds 8 → 7");
   CHECK(error_with(2, [](Comparison& c) { c.tune_lr = true; }) == different + "tune-lr false → true");
+  CHECK(error_with(2, [](Comparison& c) { c.environment.exact_convolutions = true; }) ==
+        different + "convolutions fast → exact");
   CHECK(error_with(2, [](Comparison& c) { c.part_count = 4; }) == different + "number of parts 3 → 4");
   CHECK(error_with(2, [](Comparison& c) { c.cells.pop_back(); }) ==
         different + "models, norms, seeds or other axes, 5 runs → 4");
