@@ -45,9 +45,11 @@ int run() {
       line(name, text);
     }
   }
-  line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host; "
-                                "those of the CPU for convolutions and matrix products",
-                                to_string(kCudaEmulated)));
+  if (device_functions.emulated != nullptr) {
+    line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host; "
+                                  "those of the CPU for convolutions and matrix products",
+                                  to_string(kCudaEmulated)));
+  }
   line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
   line("threads", std::to_string(e.threads));
   line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));

@@ -1,8 +1,8 @@
 # norma_add_room(NAME [DEPENDS room…]): the library norma::NAME from every source file under NAME/.
 #
-# Files *.cu hold kernels. The host's compiler compiles each for the device cuda-emulated, through a file of one line in
-# the build folder, and nvcc for the device cuda where NORMA_CUDA is on. There *_cudart.cpp, *_cudnn.cpp and
-# *_cublaslt.cpp are compiled, too, and families.cpp names the tables for CUDA.
+# Files *.cu hold kernels. Where NORMA_EMULATED is on, the host's compiler compiles each for the device cuda-emulated,
+# through a file of one line in the build folder, and nvcc for the device cuda where NORMA_CUDA is on. There
+# *_cudart.cpp, *_cudnn.cpp and *_cublaslt.cpp are compiled, too. families.cpp names the tables of the devices there are.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _turbo, for
 # libjpeg-turbo, _mpi, _nccl and _onnx.
@@ -21,12 +21,16 @@ function(norma_add_room name)
     endif()
   endforeach()
 
+  set_source_files_properties(${name}/families.cpp PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_DEFINITIONS
+    "$<$<BOOL:${NORMA_CUDA}>:NORMA_HAVE_CUDA>;$<$<BOOL:${NORMA_EMULATED}>:NORMA_HAVE_EMULATED>")
   if(NORMA_CUDA)
     list(APPEND sources ${kernels})
-    set_source_files_properties(${name}/families.cpp PROPERTIES COMPILE_DEFINITIONS NORMA_HAVE_CUDA
-                                SKIP_PRECOMPILE_HEADERS ON)
   else()
     list(FILTER sources EXCLUDE REGEX "_(cudart|cudnn|cublaslt)\\.cpp$")
+  endif()
+  if(NOT NORMA_EMULATED)
+    list(FILTER sources EXCLUDE REGEX "_emulated\\.cpp$")
+    set(kernels "")
   endif()
   foreach(kernel IN LISTS kernels)
     file(RELATIVE_PATH kernel ${PROJECT_SOURCE_DIR} ${kernel})
@@ -112,11 +116,15 @@ function(norma_precompile target)
   endif()
 endfunction()
 
-# norma_optimise_less(TARGET [EXCEPT FILE…]): -O1 in release builds. GCC 12 crashes where precompiled headers come from
-# other flags than the file's, so the exceptions do without.
+# norma_optimise_less(TARGET [LEVEL -O1] [EXCEPT FILE…]): that level in release builds. Without one it is -Og, which
+# compiles in three quarters of the time of -O1. GCC 12 crashes where precompiled headers come from other flags than the
+# file's, so the exceptions do without.
 function(norma_optimise_less target)
-  cmake_parse_arguments(arg "" "" "EXCEPT" ${ARGN})
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+  cmake_parse_arguments(arg "" "LEVEL" "EXCEPT" ${ARGN})
+  if(NOT arg_LEVEL)
+    set(arg_LEVEL -Og)
+  endif()
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${arg_LEVEL}>)
   set_source_files_properties(${arg_EXCEPT} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
                               SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

@@ -9,6 +9,8 @@ namespace norma {
 void detail::fail_no_kernels(std::string_view op, Device device, bool build_has_cuda) {
   check(device.type != DeviceType::cuda || build_has_cuda, op, "this build of Norma has no CUDA");
   check(device.type != DeviceType::cuda, op, "not yet on CUDA; --device cpu has it");
+  check(device.type != DeviceType::cuda_emulated, op,
+        "this build of Norma has no cuda-emulated; configure it with -DNORMA_EMULATED=ON");
   fail(op, "expected a device, got {}", to_string(device));
 }
 

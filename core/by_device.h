@@ -37,12 +37,17 @@ class KernelCall {
   std::optional<emulated::Access> access_;
 };
 
-/// The entry of a family's CUDA table in the lists of core/families.cpp and ops/families.cpp; null in a build without
-/// CUDA. No other place asks whether a build has CUDA.
+/// The entries of a family's tables for CUDA and cuda-emulated in the lists of core/families.cpp and ops/families.cpp;
+/// null in a build without. No other place asks whether a build has them.
 #ifdef NORMA_HAVE_CUDA
 #define NORMA_IN_CUDA(table) &(table)
 #else
 #define NORMA_IN_CUDA(table) nullptr
+#endif
+#ifdef NORMA_HAVE_EMULATED
+#define NORMA_IN_EMULATED(table) &(table)
+#else
+#define NORMA_IN_EMULATED(table) nullptr
 #endif
 
 /// A family of ops has one struct K of function pointers, and one object of it for each device. Only this class chooses
@@ -50,13 +55,13 @@ class KernelCall {
 template <class K>
 struct ByDevice {
   const K* cpu;
-  const K* cuda;  ///< null in a build without CUDA, and for a family that has no kernels for it yet
-  const K* emulated;
+  const K* cuda;      ///< null in a build without CUDA, and for a family that has no kernels for it yet
+  const K* emulated;  ///< null in a build with NORMA_EMULATED=OFF
 
   /// The kernels for tensors on `device`:
   ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
   /// This thread's calls of CUDA are for the device from here on. Throws Error("op: this build of Norma has no CUDA"),
-  /// or that the op is not yet on CUDA.
+  /// the same for cuda-emulated, or that the op is not yet on CUDA.
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {
     const K& kernels = table(op, device);
     if (device.type == DeviceType::cuda && device.index != detail::cuda_index) {
@@ -74,7 +79,11 @@ struct ByDevice {
           return *cuda;
         }
         break;
-      case DeviceType::cuda_emulated: return *emulated;
+      case DeviceType::cuda_emulated:
+        if (emulated != nullptr) {
+          return *emulated;
+        }
+        break;
     }
     detail::fail_no_kernels(op, device);
   }

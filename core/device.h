@@ -35,7 +35,7 @@ Device device_from_string(std::string_view name);
 /// True iff the host may follow pointers to this device's memory.
 bool is_host(Device device);
 
-/// Throws Error("op: this build of Norma has no CUDA") unless the device can be used here.
+/// Throws Error("op: this build of Norma has no CUDA"), or the like, unless the device can be used here.
 void check_available(std::string_view op, Device device);
 
 /// Waits until the device has finished all its work. Clocks need this; computations do not.

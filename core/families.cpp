@@ -6,11 +6,11 @@
 namespace norma {
 
 constinit const ByDevice<DeviceFunctions> device_functions{
-    .cpu = &cpu_functions, .cuda = NORMA_IN_CUDA(cuda_functions), .emulated = &emulated_functions};
+    .cpu = &cpu_functions, .cuda = NORMA_IN_CUDA(cuda_functions), .emulated = NORMA_IN_EMULATED(emulated_functions)};
 
 namespace kernels {
 constinit const ByDevice<TensorKernels> tensor_kernels{
-    .cpu = &tensor_cpu, .cuda = NORMA_IN_CUDA(tensor_cuda), .emulated = &tensor_emulated};
+    .cpu = &tensor_cpu, .cuda = NORMA_IN_CUDA(tensor_cuda), .emulated = NORMA_IN_EMULATED(tensor_emulated)};
 }
 
 }  // namespace norma

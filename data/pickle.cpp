@@ -328,7 +328,7 @@ std::string PickleValue::describe() const {
         } else if constexpr (std::is_same_v<T, int64_t> || std::is_same_v<T, double>) {
           return fmt::format("{}", value);
         } else if constexpr (std::is_same_v<T, std::string>) {
-          return "'" + excerpt(value) + "'";
+          return fmt::format("'{}'", excerpt(value));
         } else if constexpr (std::is_same_v<T, Tuple>) {
           return fmt::format("a tuple of {}", value.items.size());
         } else if constexpr (std::is_same_v<T, List>) {

@@ -16,28 +16,28 @@
 namespace norma::kernels {
 
 constinit const ByDevice<ConvKernels> conv_kernels{
-    .cpu = &conv_cpu, .cuda = NORMA_IN_CUDA(conv_cuda), .emulated = &conv_emulated};
+    .cpu = &conv_cpu, .cuda = NORMA_IN_CUDA(conv_cuda), .emulated = NORMA_IN_EMULATED(conv_emulated)};
 constinit const ByDevice<ImageKernels> image_kernels{
-    .cpu = &image_cpu, .cuda = NORMA_IN_CUDA(image_cuda), .emulated = &image_emulated};
+    .cpu = &image_cpu, .cuda = NORMA_IN_CUDA(image_cuda), .emulated = NORMA_IN_EMULATED(image_emulated)};
 constinit const ByDevice<IndexKernels> index_kernels{
-    .cpu = &index_cpu, .cuda = NORMA_IN_CUDA(index_cuda), .emulated = &index_emulated};
+    .cpu = &index_cpu, .cuda = NORMA_IN_CUDA(index_cuda), .emulated = NORMA_IN_EMULATED(index_emulated)};
 constinit const ByDevice<LossKernels> loss_kernels{
-    .cpu = &loss_cpu, .cuda = NORMA_IN_CUDA(loss_cuda), .emulated = &loss_emulated};
+    .cpu = &loss_cpu, .cuda = NORMA_IN_CUDA(loss_cuda), .emulated = NORMA_IN_EMULATED(loss_emulated)};
 constinit const ByDevice<MatmulKernels> matmul_kernels{
-    .cpu = &matmul_cpu, .cuda = NORMA_IN_CUDA(matmul_cuda), .emulated = &matmul_cpu};
+    .cpu = &matmul_cpu, .cuda = NORMA_IN_CUDA(matmul_cuda), .emulated = NORMA_IN_EMULATED(matmul_cpu)};
 constinit const ByDevice<MapNormKernels> map_norm_kernels{
-    .cpu = &map_norm_cpu, .cuda = NORMA_IN_CUDA(map_norm_cuda), .emulated = &map_norm_emulated};
+    .cpu = &map_norm_cpu, .cuda = NORMA_IN_CUDA(map_norm_cuda), .emulated = NORMA_IN_EMULATED(map_norm_emulated)};
 constinit const ByDevice<NormKernels> norm_kernels{
-    .cpu = &norm_cpu, .cuda = NORMA_IN_CUDA(norm_cuda), .emulated = &norm_emulated};
+    .cpu = &norm_cpu, .cuda = NORMA_IN_CUDA(norm_cuda), .emulated = NORMA_IN_EMULATED(norm_emulated)};
 constinit const ByDevice<OptimizerKernels> optimizer_kernels{
-    .cpu = &optimizer_cpu, .cuda = NORMA_IN_CUDA(optimizer_cuda), .emulated = &optimizer_emulated};
+    .cpu = &optimizer_cpu, .cuda = NORMA_IN_CUDA(optimizer_cuda), .emulated = NORMA_IN_EMULATED(optimizer_emulated)};
 constinit const ByDevice<PointwiseKernels> pointwise_kernels{
-    .cpu = &pointwise_cpu, .cuda = NORMA_IN_CUDA(pointwise_cuda), .emulated = &pointwise_emulated};
+    .cpu = &pointwise_cpu, .cuda = NORMA_IN_CUDA(pointwise_cuda), .emulated = NORMA_IN_EMULATED(pointwise_emulated)};
 constinit const ByDevice<PoolKernels> pool_kernels{
-    .cpu = &pool_cpu, .cuda = NORMA_IN_CUDA(pool_cuda), .emulated = &pool_emulated};
+    .cpu = &pool_cpu, .cuda = NORMA_IN_CUDA(pool_cuda), .emulated = NORMA_IN_EMULATED(pool_emulated)};
 constinit const ByDevice<RandomKernels> random_kernels{
-    .cpu = &random_cpu, .cuda = NORMA_IN_CUDA(random_cuda), .emulated = &random_emulated};
+    .cpu = &random_cpu, .cuda = NORMA_IN_CUDA(random_cuda), .emulated = NORMA_IN_EMULATED(random_emulated)};
 constinit const ByDevice<ReduceKernels> reduce_kernels{
-    .cpu = &reduce_cpu, .cuda = NORMA_IN_CUDA(reduce_cuda), .emulated = &reduce_emulated};
+    .cpu = &reduce_cpu, .cuda = NORMA_IN_CUDA(reduce_cuda), .emulated = NORMA_IN_EMULATED(reduce_emulated)};
 
 }  // namespace norma::kernels

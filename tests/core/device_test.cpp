@@ -59,6 +59,10 @@ TEST_CASE("device: names, and what is none") {
 TEST_CASE("device: the kernels of each, and none without CUDA") {
   CHECK(kKernels.at("relu", kCpu)->number == 1);
   CHECK(kKernels.at("relu", kCudaEmulated)->number == 2);
+  const ByDevice<Kernels> cpu_alone{.cpu = kKernels.cpu, .cuda = nullptr, .emulated = nullptr};
+  CHECK(cpu_alone.at("relu", kCpu)->number == 1);
+  CHECK(error_of([&] { cpu_alone.at("relu", kCudaEmulated); }) ==
+        "relu: this build of Norma has no cuda-emulated; configure it with -DNORMA_EMULATED=ON");
   const Device cuda = device_from_string("cuda:1");
   const std::string none = error_of([&] { kKernels.at("relu", cuda); });
   CHECK_MESSAGE(
