@@ -295,7 +295,8 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small networks and images; writes nothing")
     parser.add_argument("--page", action="store_true", help="only make the pages of the figures that are there")
     parser.add_argument("--check", action="store_true", help="exit code 1 where a page differs from its figures")
-    parser.add_argument("--only", choices=AXES, nargs="+", default=list(AXES), help="these axes only; others keep their figures")
+    parser.add_argument("--only", choices=AXES, nargs="+", default=list(AXES),
+                        help="these axes only; others keep their figures if their setting is the same")
     parser.add_argument("--norma", type=pathlib.Path, default=peers.own_program(None, "cli/norma"), help="the program")
     parser.add_argument("--turns", type=pathlib.Path, default=peers.own_program(None, "benchmarks/turns"),
                         help="the program that does steps when told to")
@@ -323,7 +324,10 @@ def main():
     programs = peers.Programs(options)
     machine = processor.describe()
     path = options.root / "benchmarks/results" / machine["folder"] / "growth.json"
-    axes = json.loads(path.read_text())["axes"] if path.exists() and not options.quick else {}
+    before = json.loads(path.read_text()) if path.exists() and not options.quick else {"axes": {}}
+    # One page has one setting: figures of another would stand under a wrong heading.
+    same = {"setting": json.loads(json.dumps(setting)), "threads": options.threads}.items() <= before.items()
+    axes = before["axes"] if same else {}
     for axis in options.only:
         print(f"\n{AXES[axis][0]}", flush=True)
         axes[axis] = measure_axis(axis, options, programs, setting)

@@ -23,8 +23,8 @@ lab::Comparison comparison_in(const std::filesystem::path& folder) {
   check(comparison.parts.size() < 2, "resume", "'{}' was merged from several parts: go on in the folder of each part",
         folder.string());
   const std::string& weights = comparison.recipe.initial_checkpoint;
-  const bool done = std::ranges::none_of(comparison.cells, [](const lab::Cell& cell) {
-    return cell.state == lab::CellState::pending || cell.state == lab::CellState::interrupted;
+  const bool done = std::ranges::all_of(comparison.cells, [](const lab::Cell& cell) {  // failed ones are tried again
+    return cell.state == lab::CellState::finished || cell.state == lab::CellState::elsewhere;
   });
   check(done || weights.empty() || lab::initial_sha256(weights) == comparison.initial_sha256, "resume",
         "initial-checkpoint: '{}' has changed since the comparison began, so that runs would start from other weights",

@@ -250,6 +250,12 @@ class BackwardWalk {
     }
     check(outputs.size() == gradients.size(), node->name, "backward: expected {} outputs of the second pass, got {}",
           gradients.size(), outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {  // a module that follows a count of its own may give others
+      check(outputs[i].sizes() == node->output_sizes[i] && outputs[i].dtype() == node->output_dtypes[i], node->name,
+            "backward: expected an output of the second pass of {} {}, as the first gave, got {} {}",
+            to_string(node->output_dtypes[i]), to_string(node->output_sizes[i]), to_string(outputs[i].dtype()),
+            to_string(outputs[i].sizes()));
+    }
     const Tape part(outputs, first);
     check_stays_inside(*node, part, first);
     if (restricted_) {
@@ -267,17 +273,18 @@ class BackwardWalk {
     }
   }
 
-  /// Throws Error if the part reads a tensor of the older tape that is no input of `node`: that one's gradient would be
-  /// lost, since the tape of the root does not lead there.
+  /// Throws Error if the part reads a leaf or a tensor of the older tape that is no input of `node`: its gradient would
+  /// be lost, since the tape of the root does not lead there.
   static void check_stays_inside(const Node& node, const Tape& part, uint64_t first) {
     const auto is_input = [&](const Edge& edge) {
       return std::ranges::any_of(node.inputs, [&](const Edge& input) { return key_of(input) == key_of(edge); });
     };
     for (const std::shared_ptr<Node>& inner : part.nodes()) {
       for (const Edge& edge : inner->inputs) {
-        check(edge.node == nullptr || edge.node->sequence >= first || is_input(edge), node.name,
-              "backward: expected no tensors from outside but the inputs, got one that {} made",
-              edge.node == nullptr ? "" : edge.node->name);
+        const bool inside = edge.node != nullptr && edge.node->sequence >= first;
+        check(!edge.connected() || inside || is_input(edge), node.name,
+              "backward: expected no tensors from outside but the inputs, got {}",
+              edge.node == nullptr ? "a leaf" : "one that " + edge.node->name + " made");
       }
     }
   }

@@ -22,10 +22,11 @@ namespace norma::nn {
 /// Without gradients, or if neither x nor a parameter of the module requires one, it is module(x). Higher derivatives
 /// (create_graph) and checkpoints inside of the module work. Hooks of the module itself run once, those of the modules
 /// inside run in both passes, and can ask checkpoint_pass() which one it is. Hooks on gradients that those of the
-/// first pass register do not run: its tape is dropped at once.
+/// first pass register do not run: its tape is dropped at once. No other thread may use the module meanwhile.
 ///
-/// Throws Error when the module changes x in place; in backward() when x or a parameter has been changed in place
-/// since, or when the module reads a tensor of the tape other than x.
+/// Throws Error without a module, or if it changes x in place; in backward() if x or a parameter has changed in place
+/// since, or if the module gives another size or dtype, or reads a tensor that requires a gradient and is neither x nor
+/// a parameter that did before.
 Tensor checkpoint(const std::shared_ptr<Module>& module, const Tensor& x);
 
 /// The pass of the innermost checkpoint() that runs on this thread.

@@ -14,12 +14,31 @@ namespace norma::lab {
 
 namespace {
 
+void put(std::string& text, std::string_view option, std::string_view value) {
+  text += fmt::format(" --{} {}", option, shell_word(value));
+}
+
+/// The options of all commands that compute.
+std::string machine_words(const train::Environment& environment) {
+  std::string text;
+  for (const nn::PluginRecord& plugin : environment.plugins) {
+    put(text, "plugin", plugin.file);
+  }
+  if (!environment.device.empty() && environment.device != "cpu") {
+    put(text, "device", environment.device.substr(0, environment.device.find_first_of(":,")));
+  }
+  if (environment.exact_convolutions) {
+    put(text, "conv", "exact");
+  }
+  if (environment.threads != environment.cores) {
+    put(text, "threads", fmt::format("{}", environment.threads));  // bits depend on it
+  }
+  return text;
+}
+
 std::string train_command(const train::Recipe& recipe, const train::Environment& environment) {
   const train::Recipe defaults;
   std::string text = "norma train";
-  const auto put = [&](std::string_view option, std::string_view value) {
-    text += fmt::format(" --{} {}", option, shell_word(value));
-  };
   for (const train::RecipeOption& option : train::recipe_options()) {
     const std::vector<std::string> items = option.items(recipe);
     const bool always = option.part == train::RecipePart::model;
@@ -29,25 +48,13 @@ std::string train_command(const train::Recipe& recipe, const train::Environment&
     if (option.is_switch()) {
       text += fmt::format(" --{}{}", items == std::vector<std::string>{"true"} ? "" : "no-", option.name);
     } else {
-      put(option.name, fmt::format("{}", fmt::join(items, ",")));
+      put(text, option.name, fmt::format("{}", fmt::join(items, ",")));
     }
   }
-  for (const nn::PluginRecord& plugin : environment.plugins) {
-    put("plugin", plugin.file);
-  }
-  if (!environment.device.empty() && environment.device != "cpu") {
-    put("device", environment.device.substr(0, environment.device.find_first_of(":,")));
-  }
-  if (environment.exact_convolutions) {
-    put("conv", "exact");
-  }
   if (environment.processes > 1) {
-    put("procs", fmt::format("{}", environment.processes));
+    put(text, "procs", fmt::format("{}", environment.processes));
   }
-  if (environment.threads != environment.cores) {
-    put("threads", fmt::format("{}", environment.threads));  // bits depend on it
-  }
-  return text;
+  return text + machine_words(environment);
 }
 
 }  // namespace
@@ -57,7 +64,8 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
   std::string command = train_command(recipe, comparison.environment);
   if (cell.option(kWeights) == kRecalibrated) {
     command +=
-        fmt::format(" --output run && norma eval --checkpoint run --use-ema --recalibrate {}", kRecalibrationBatches);
+        fmt::format(" --output run && norma eval --checkpoint run --use-ema --recalibrate {}", kRecalibrationBatches) +
+        machine_words(comparison.environment);
   }
   if (comparison.source_classes.empty() || recipe.initial_checkpoint.empty()) {
     return command;

@@ -276,10 +276,10 @@ std::string parts_note(const Comparison& comparison);
 /// The notes below a table: those of the six above and start_note() that are not "", parts first, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
-/// The images of such a network, in runs of the comparison.
+/// The images of such a network, or the passes over its images, in those of a run of the comparison.
 inline constexpr int64_t kSourceRuns = 4;
 /// The recipe of the network of a model that runs start from, for Comparison::source_classes: batch norm, the defaults
-/// of `norma train` for the optimisation, and kSourceRuns times as many images as a run has.
+/// of `norma train` for the optimisation, and kSourceRuns times as many images, or epochs, as a run has.
 train::Recipe source_recipe(const Comparison& comparison, const std::string& model);
 /// What runs start from, and which of them; "" where all have random weights.
 std::string start_note(const Comparison& comparison);

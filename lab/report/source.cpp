@@ -31,22 +31,25 @@ train::Recipe source_recipe(const Comparison& comparison, const std::string& mod
   recipe.norm_policy.clear();
   recipe.norm_policy_file.clear();
   recipe.classes = comparison.source_classes;
-  recipe.epochs = comparison.recipe.epochs;
+  recipe.epochs = kSourceRuns * comparison.recipe.epochs;
   recipe.images = kSourceRuns * comparison.recipe.images;
   return recipe;
 }
 
 std::string start_note(const Comparison& comparison) {
-  const bool any = std::ranges::any_of(comparison.cells, [](const Cell& cell) {
-    return !cell.option(kStart).empty() && cell.option(kStart) != kScratch;
-  });
-  if (!comparison.recipe.initial_checkpoint.empty()) {
-    return fmt::format("{} from the weights in {} (SHA-256 {}).",
-                       any ? "Runs whose start is not scratch begin" : "All runs begin",
-                       comparison.recipe.initial_checkpoint, comparison.initial_sha256.substr(0, 16));
-  }
-  if (!any) {
+  const std::string& file = comparison.recipe.initial_checkpoint;
+  const auto from_weights = [&](const Cell& cell) {
+    const std::string start = cell.option(kStart);
+    return start.empty() ? !file.empty() : start != kScratch;
+  };
+  if (std::ranges::none_of(comparison.cells, from_weights)) {
     return "";
+  }
+  if (!file.empty()) {
+    const bool all = std::ranges::all_of(comparison.cells, from_weights);
+    return fmt::format("{} from the weights in {} (SHA-256 {}).",
+                       all ? "All runs begin" : "Runs whose start is not scratch begin", file,
+                       comparison.initial_sha256.substr(0, 16));
   }
   std::vector<std::string> networks;
   for (const SourceNetwork& source : comparison.sources) {

@@ -189,6 +189,25 @@ TEST_CASE("norma compare: --resume computes convolutions as at the beginning") {
   CHECK_FALSE(results(folder / "p")["environment"].contains("conv"));
 }
 
+TEST_CASE("norma compare: --resume refuses another file of weights, also where only a failed run is left") {
+  const TemporaryFolder folder;
+  const std::string train = "train --model convnext_atto --norm layer2d --patch-size 4 --dataset shapes --images 8 ";
+  REQUIRE(run_norma(folder.path(), train + "--batch-size 4 --test-images 8 --output s").code == 0);
+  const Outcome first = run_norma(folder.path(), kTiny +
+                                                     "--norms layer2d --images 8 --timing-rounds 0 --output o "
+                                                     "--initial-checkpoint s/last.safetensors");
+  REQUIRE_MESSAGE(first.code == 0, first.err);
+  nlohmann::json json = results(folder / "o");
+  json["cells"][0]["state"] = "failed";
+  test::write_file(folder / "o/results.json", data::json_text(json));
+  test::write_file(folder / "s/last.safetensors", "other");
+  const Outcome resumed = run_norma(folder.path(), "compare --resume o");
+  CHECK(resumed.code == 2);
+  CHECK_MESSAGE(
+      resumed.err.starts_with("norma: resume: initial-checkpoint: 's/last.safetensors' has changed since the"),
+      resumed.err);
+}
+
 TEST_CASE("norma compare: --dynamics is drawn in the report, kept for --resume, and refused where it cannot be had") {
   const TemporaryFolder folder;
   const std::string grid = kTiny + "--norms batch,dyt --images 8 --timing-rounds 0 ";

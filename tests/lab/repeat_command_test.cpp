@@ -50,8 +50,13 @@ TEST_CASE("repeat command: averaged weights with statistics of their own are tes
   cell.options[kWeights] = "ema";
   CHECK(repeat_command(comparison, cell) == averages);
   cell.options[kWeights] = kRecalibrated;
-  CHECK(repeat_command(comparison, cell) ==
-        averages + " --output run && norma eval --checkpoint run --use-ema --recalibrate 50");
+  const std::string test = "norma eval --checkpoint run --use-ema --recalibrate 50";
+  CHECK(repeat_command(comparison, cell) == averages + " --output run && " + test);
+  comparison.environment.exact_convolutions = true;
+  comparison.environment.threads = comparison.environment.cores + 1;
+  comparison.environment.plugins = {{.file = "c.so", .sha256 = "1"}};
+  const std::string machine = " --plugin c.so --conv exact --threads " + std::to_string(comparison.environment.threads);
+  CHECK(repeat_command(comparison, cell) == averages + machine + " --output run && " + test + machine);
 }
 
 TEST_CASE("repeat command: another value of each option is in it") {

@@ -95,6 +95,11 @@ TEST_CASE("start: a grid has the starts that mean something for a norm, and thei
   CHECK(source.norm == "batch");
   CHECK(source.classes == std::vector<int64_t>{1, 3});
   CHECK(source.images == kSourceRuns * 8);
+  Comparison by_epochs = comparison;
+  by_epochs.recipe.images = 0;
+  by_epochs.recipe.epochs = 3;
+  CHECK(source_recipe(by_epochs, "resnet18").images == 0);
+  CHECK(source_recipe(by_epochs, "resnet18").epochs == kSourceRuns * 3);
   CHECK(source.lr == train::Recipe{}.lr);
   CHECK(source.dataset == "shapes");
 }
@@ -222,6 +227,10 @@ TEST_CASE("start: runs begin with the weights of a file, whatever norm it has") 
   const Comparison plain = ran(options);  // no axis: all runs begin with the file
   CHECK(start_note(plain).starts_with("All runs begin from the weights in "));
   CHECK(plain.cells[0].loss == comparison.cells[3].loss);
+  options.options[kStart] = {kScratch};
+  CHECK(start_note(plan_comparison(options)).empty());
+  options.options[kStart] = {"keep"};
+  CHECK(start_note(plan_comparison(options)).starts_with("All runs begin from the weights in "));
 }
 
 TEST_CASE("start: parts of a comparison keep their networks apart where these are not the same") {

@@ -258,7 +258,7 @@ TEST_CASE("checkpoint: no second pass where nothing is trained, and none without
 }
 
 TEST_CASE("checkpoint: the second pass has the casts of the first, whatever is on when backward runs") {
-  const auto trace = [](bool checkpoints) {
+  const auto traced = [](bool checkpoints) {
     const auto blocks = blocks_of("batch");
     CastPolicy policy;
     policy.set("batch_norm", CastRule::float32);
@@ -281,11 +281,11 @@ TEST_CASE("checkpoint: the second pass has the casts of the first, whatever is o
     trace.random = default_generator().offset();
     return trace;
   };
-  check_same(trace(false), trace(true));
+  check_same(traced(false), traced(true));
 }
 
 TEST_CASE("checkpoint: a part of a batch has its own random numbers in both passes") {
-  const auto trace = [](bool checkpoints) {
+  const auto traced = [](bool checkpoints) {
     const auto blocks = blocks_of("layer2d");
     Tensor y = random_tensor({2, 6, 5, 7}, 1, DType::float32).set_requires_grad();
     const Tensor x = y;
@@ -300,7 +300,7 @@ TEST_CASE("checkpoint: a part of a batch has its own random numbers in both pass
     trace.random = default_generator().offset();
     return trace;
   };
-  check_same(trace(false), trace(true));
+  check_same(traced(false), traced(true));
 }
 
 TEST_CASE("checkpoint: modes, statistics and random numbers of the present stay as they are") {
@@ -401,7 +401,7 @@ TEST_CASE("checkpoint: grad() for some tensors, and second derivatives") {
 }
 
 TEST_CASE("checkpoint: checkpoints inside of checkpoints") {
-  const auto trace = [](bool checkpoints) {
+  const auto traced = [](bool checkpoints) {
     const auto blocks = blocks_of("batch");
     const auto inner = std::make_shared<nn::Sequential>();
     for (const auto& block : blocks) {
@@ -417,7 +417,7 @@ TEST_CASE("checkpoint: checkpoints inside of checkpoints") {
     trace.random = default_generator().offset();
     return trace;
   };
-  check_same(trace(false), trace(true));
+  check_same(traced(false), traced(true));
 }
 
 TEST_CASE("checkpoint: hooks of the module run once, those inside in both passes, and gradients' hooks in the second") {
@@ -477,6 +477,16 @@ TEST_CASE("checkpoint: what would give wrong gradients is an error") {
   const Tensor other = sum(nn::checkpoint(captures, mul(x, 1)));
   CHECK(error_of([&] { other.backward(); }) ==
         "checkpoint(Function): backward: expected no tensors from outside but the inputs, got one that mul made");
+
+  const Tensor hidden = weight().set_requires_grad();
+  const auto hides = std::make_shared<Function>([hidden](const Tensor& y) { return mul(y, hidden); });
+  const Tensor third = sum(nn::checkpoint(hides, x));
+  CHECK(error_of([&] { grad({third}, {x, hidden}); }).find("but the inputs, got a leaf") != std::string::npos);
+
+  int shapes = 0;
+  const auto reshapes = std::make_shared<Function>([&](const Tensor& y) { return ++shapes == 1 ? mul(y, 2) : sum(y); });
+  const Tensor fourth = sum(nn::checkpoint(reshapes, x));
+  CHECK(error_of([&] { fourth.backward(); }).find("of float32 [3], as the first gave, got float32 []") < 200);
 
   int calls = 0;
   const auto throws = std::make_shared<Function>([&](const Tensor& y) {
