@@ -97,6 +97,23 @@ std::optional<train::Checkpoint> checkpoint_of(const std::filesystem::path& file
   return checkpoint;
 }
 
+/// Of the network of a model; "" if there is none yet.
+std::string sha256_of(const Comparison& comparison, const std::string& model) {
+  const auto known = std::ranges::find(comparison.sources, model, &SourceNetwork::model);
+  return known == comparison.sources.end() ? "" : known->sha256;
+}
+
+/// Throws Error if runs have finished that began with another network than that of now.
+void check_same_source(const Comparison& comparison, const std::string& model, const std::string& before,
+                       const std::string& now) {
+  const bool used = std::ranges::any_of(comparison.cells, [&](const Cell& cell) {
+    return cell.model == model && cell.state == CellState::finished && starts_from_weights(cell);
+  });
+  check(!used || before.empty() || before == now, kOp,
+        "'{}' has other weights (SHA-256 {}) than finished runs began with ({}): choose another output folder",
+        source_file(model), now.substr(0, 16), before.substr(0, 16));
+}
+
 void make_source(const std::string& model, Comparison& comparison, const ComparisonOptions& options) {
   const train::Recipe recipe = source_recipe(comparison, model);
   const std::filesystem::path file = options.output / source_file(model);
@@ -184,19 +201,28 @@ void make_sources(Comparison& comparison, const ComparisonOptions& options) {
   if (comparison.source_classes.empty()) {
     return;
   }
+  train::do_in_first(*options.group, [&] {
+    for (const SourceNetwork& source : comparison.sources) {
+      const std::filesystem::path file = options.output / source_file(source.model);
+      if (train::path_exists(kOp, file)) {
+        check_same_source(comparison, source.model, source.sha256, sha256_of_weights(train::load_checkpoint(file)));
+      }
+    }
+  });
   for (const Cell& cell : comparison.cells) {
-    const bool known = std::ranges::any_of(comparison.sources,
-                                           [&](const SourceNetwork& source) { return source.model == cell.model; });
+    const bool known = !sha256_of(comparison, cell.model).empty();
     const bool is_there = known && train::path_exists(kOp, options.output / source_file(cell.model));
     if (!is_here(cell) || cell.state == CellState::finished || !starts_from_weights(cell) ||
         train::of_first(*options.group, is_there)) {
       continue;
     }
+    const std::string before = sha256_of(comparison, cell.model);
     std::erase_if(comparison.sources, [&](const SourceNetwork& source) { return source.model == cell.model; });
     make_source(cell.model, comparison, options);
     if (train::interrupted()) {
       return;
     }
+    check_same_source(comparison, cell.model, before, sha256_of(comparison, cell.model));
     allocator(default_device()).empty_cache();  // the next network's memory must be neither warm nor cold
     train::do_in_first(*options.group, [&] { write_report(comparison, options.output, options.lock); });
   }

@@ -193,6 +193,14 @@ TEST_CASE("start: an interrupted comparison goes on with its network, and refuse
     CHECK(rest.cells[i].loss == whole.cells[i].loss);
   }
 
+  // A network that is not the one which runs have begun with.
+  Comparison replaced = rest;
+  replaced.cells.back().state = CellState::pending;
+  replaced.sources[0].sha256 = "1234567890abcdef";
+  CHECK(error_of([&] {
+          run_comparison(replaced, options);
+        }).starts_with("compare: 'source/resnet18/last.safetensors' has other weights (SHA-256 "));
+
   Comparison other = plan_comparison(options);
   other.source_classes = {3, 1};
   CHECK(error_of([&] { run_comparison(other, options); }) ==

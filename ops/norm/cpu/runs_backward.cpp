@@ -52,7 +52,7 @@ class RunsBackward {
     }
     if (in_strips_) {
       runs_.for_each_strip_from_the_end(first, last, sizeof(S), [&](int64_t k, int64_t r, int64_t count) {
-        write_strip(outer, k, r, count, sum - first, sum_xhat - first);
+        write_strip(outer, k, r, count, first, sum, sum_xhat);
       });
       return;
     }
@@ -147,14 +147,14 @@ class RunsBackward {
                    });
   }
 
-  /// Writes dx and dresidual of a strip. sum[k], sum_xhat[k]: the sums of set k.
-  void write_strip(const Runs::Outer& outer, int64_t first, int64_t first_run, int64_t count, const double* sum,
-                   const double* sum_xhat) const {
+  /// Writes dx and dresidual of a strip. The sums are those of the sets from `first_sum` on.
+  void write_strip(const Runs::Outer& outer, int64_t first, int64_t first_run, int64_t count, int64_t first_sum,
+                   const double* sum, const double* sum_xhat) const {
     const auto [centre, centre_low, rstd, by_dz, by_xhat, shift_of_dx, mean, mean_low, bias] = strip_;
     runs_.for_each_in_strip(first, first_run, count, [&](int64_t k, int64_t r, int64_t i) {
       const int64_t set = outer.set + k;
       const int64_t weight = runs_.weight(outer, k, r);
-      const auto gradient = of_dx_.template of<double>(arrays_.rstd[set], sum[k], sum_xhat[k]);
+      const auto gradient = of_dx_.template of<double>(arrays_.rstd[set], sum[k - first_sum], sum_xhat[k - first_sum]);
       const Pair<T> of_set = centre_of(arrays_, set);
       centre[i] = of_set.first;
       centre_low[i] = of_set.second;
