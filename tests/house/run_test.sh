@@ -134,6 +134,7 @@ expect "$what" 1 'run: configuring cpu-release
 x.cpp:1: error: no such thing'
 
 without_cuda='cmake --preset cpu-release -DNORMA_BUILD_TESTS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_BUILD_BENCHMARKS=OFF'
+without_cuda+=' -DNORMA_EMULATED=OFF -DNORMA_ONNX=OFF'
 with_cuda="${without_cuda/cpu/cuda}"
 what='a GPU and nvcc'
 fresh c++ ninja cmake id nvidia-smi nvcc
@@ -147,7 +148,7 @@ expect "$what that is not wanted" 0 'run: configuring cpu-release
 norma info, started as ./run'
 run build --preset cuda-debug
 expect_calls 'a preset with CUDA' "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON -DNORMA_BUILD_EXAMPLES=ON \
--DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_LESSONS=ON -DCMAKE_CUDA_ARCHITECTURES=native
+-DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_LESSONS=ON -DNORMA_ONNX=AUTO -DCMAKE_CUDA_ARCHITECTURES=native
 cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
 
 what='a GPU that is too old'
@@ -160,7 +161,7 @@ expect_calls "$what" "$without_cuda
 cmake --build $work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 run 'FAKE_GPUS=7.5, Tesla T4' build --preset cuda-debug
 expect_calls "$what, and a preset with CUDA" "cmake --preset cuda-debug -DNORMA_BUILD_TESTS=ON \
--DNORMA_BUILD_EXAMPLES=ON -DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_LESSONS=ON
+-DNORMA_BUILD_EXAMPLES=ON -DNORMA_BUILD_BENCHMARKS=ON -DNORMA_BUILD_LESSONS=ON -DNORMA_ONNX=AUTO
 cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
 run 'FAKE_GPUS=7.5, Tesla T4
 8.0, NVIDIA A100' info
@@ -208,7 +209,7 @@ run: configuring cpu-release
 norma train --procs 2 --dataset shapes, started as ./run'
 echo 'NORMA_HAS_MPI:INTERNAL=OFF' >"$work/tree/build/cpu-release/CMakeCache.txt"
 run train --procs 2 --dataset shapes
-expect_calls "$what, and a build from before" 'cmake --preset cpu-release
+expect_calls "$what, and a build from before" 'cmake --preset cpu-release -DNORMA_MPI=AUTO
 cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 
 what='several processes on GPUs, without NCCL'
@@ -232,10 +233,18 @@ run: configuring cpu-release
 norma export --checkpoint runs/mine --output mine.onnx, started as ./run'
 echo 'NORMA_HAS_ONNX:INTERNAL=OFF' >"$work/tree/build/cpu-release/CMakeCache.txt"
 run export --checkpoint runs/mine --output mine.onnx
-expect_calls "$what, and a build from before" 'cmake --preset cpu-release
+expect_calls "$what, and a build from before" 'cmake --preset cpu-release -DNORMA_ONNX=AUTO
 cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 run FAKE_MISSING='onnx|protobuf' info
 expect 'a library that another command needs' 0 'norma info, started as ./run'
+
+what='the device cuda-emulated, which the first build leaves out'
+fresh c++ ninja cmake id apt-get
+run info
+echo 'NORMA_HAS_EMULATED:INTERNAL=OFF' >"$work/tree/build/cpu-release/CMakeCache.txt"
+run train --device cuda-emulated --dataset shapes
+expect_calls "$what" 'cmake --preset cpu-release -DNORMA_EMULATED=ON
+cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 
 what='a lesson'
 fresh c++ ninja cmake id apt-get python3
