@@ -97,7 +97,7 @@ std::optional<train::Checkpoint> checkpoint_of(const std::filesystem::path& file
   return checkpoint;
 }
 
-/// Of the network of a model; "" if there is none yet.
+/// The SHA-256 of the network that runs of a model begin with; "" if there is none yet.
 std::string sha256_of(const Comparison& comparison, const std::string& model) {
   const auto known = std::ranges::find(comparison.sources, model, &SourceNetwork::model);
   return known == comparison.sources.end() ? "" : known->sha256;

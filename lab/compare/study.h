@@ -20,7 +20,7 @@ struct Study {
   std::vector<double> lrs = {};
   std::vector<std::string> precisions = {};
   std::map<std::string, std::vector<std::string>> options = {};  ///< see ComparisonOptions
-  /// Of the dataset; a network that runs start from is trained on the others. Empty: all.
+  /// The classes that runs are about; a network that runs start from is trained on the others. Empty: all.
   std::vector<int64_t> classes = {};
   LrScaling lr_scaling = LrScaling::none;
   /// Beside a claim several, since one seed decides nothing.

@@ -8,19 +8,30 @@
 #include <fmt/ranges.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace norma;
 using namespace norma::lab;
 using namespace norma::test;
 
-TEST_CASE("repeat command: what is as by default is left out") {
+namespace {
+
+/// A comparison with the default recipe on all cores, and a run of resnet18 in it.
+std::pair<Comparison, Cell> with_defaults() {
   Comparison comparison = example();
   comparison.recipe = {};
   comparison.environment.threads = comparison.environment.cores;
   Cell cell;
   static_cast<Settings&>(cell) = settings_of(comparison.recipe);
   cell.model = "resnet18";
+  return {std::move(comparison), std::move(cell)};
+}
+
+}  // namespace
+
+TEST_CASE("repeat command: what is as by default is left out") {
+  auto [comparison, cell] = with_defaults();
   cell.norm = "batch[eps=1e-3]";
   CHECK(repeat_command(comparison, cell) == "norma train --model resnet18 --norm 'batch[eps=1e-3]'");
   cell.batch_size = 4;
@@ -37,12 +48,7 @@ TEST_CASE("repeat command: what is as by default is left out") {
 }
 
 TEST_CASE("repeat command: averaged weights with statistics of their own are tested by another command") {
-  Comparison comparison = example();
-  comparison.recipe = {};
-  comparison.environment.threads = comparison.environment.cores;
-  Cell cell;
-  static_cast<Settings&>(cell) = settings_of(comparison.recipe);
-  cell.model = "resnet18";
+  auto [comparison, cell] = with_defaults();
   cell.norm = "batch";
   const std::string averages =
       "norma train --model resnet18 --norm batch --model-ema --model-ema-decay 0.99 "
