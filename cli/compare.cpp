@@ -17,7 +17,6 @@
 #include "lab/compare/tune.h"
 #include "lab/report/report.h"
 #include "nn/plugin.h"
-#include "ops/conv/conv.h"
 #include "train/agreement.h"
 #include "train/environment.h"
 #include "train/folder_lock.h"
@@ -126,26 +125,6 @@ std::string threads_text(const State& state) {
 
 bool any_given(const std::vector<Option>& options) {
   return std::any_of(options.begin(), options.end(), [](const Option& option) { return option.given(); });
-}
-
-void take_threads(const RunOptions& running, const lab::Comparison& comparison) {
-  const int64_t threads = comparison.environment.threads;
-  if (running.threads == 0 && threads > 0 && threads != num_threads()) {
-    train::say("{} {}, as at the beginning\n", threads, threads == 1 ? "thread" : "threads");
-    set_num_threads(static_cast<int>(threads));
-  }
-}
-
-/// Computes convolutions as at the beginning. Throws Error where the command line asks for the other way.
-void take_convolutions(const RunOptions& running, const lab::Comparison& comparison) {
-  const bool exact = comparison.environment.exact_convolutions;
-  const char* before = exact ? "exact" : "fast";
-  check(running.conv.empty() || running.conv == before, "resume",
-        "conv: the comparison was started with {}, and cannot go on with {}", before, running.conv);
-  if (exact != conv2d_is_exact()) {
-    train::say("{} convolutions, as at the beginning\n", before);
-    set_conv2d_implementation(before, kCpu);
-  }
 }
 
 /// Takes as many threads as at the beginning, and says where plug-ins have changed since. Throws Error for a norm that

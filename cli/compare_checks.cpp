@@ -1,7 +1,10 @@
 #include "cli/compare_checks.h"
 
 #include "core/error.h"
+#include "core/parallel.h"
+#include "ops/conv/conv.h"
 #include "train/environment.h"
+#include "train/output.h"
 
 namespace norma::cli {
 
@@ -17,6 +20,25 @@ void check_same_processes(const lab::Comparison& comparison, int64_t processes) 
   check(before == processes, "resume",
         "procs: the comparison was started in {} process{}, and cannot go on in {}: give --procs {}", before,
         before == 1 ? "" : "es", processes, before);
+}
+
+void take_threads(const RunOptions& running, const lab::Comparison& comparison) {
+  const int64_t threads = comparison.environment.threads;
+  if (running.threads == 0 && threads > 0 && threads != num_threads()) {
+    train::say("{} {}, as at the beginning\n", threads, threads == 1 ? "thread" : "threads");
+    set_num_threads(static_cast<int>(threads));
+  }
+}
+
+void take_convolutions(const RunOptions& running, const lab::Comparison& comparison) {
+  const bool exact = comparison.environment.exact_convolutions;
+  const char* before = exact ? "exact" : "fast";
+  check(running.conv.empty() || running.conv == before, "resume",
+        "conv: the comparison was started with {}, and cannot go on with {}", before, running.conv);
+  if (exact != conv2d_is_exact()) {
+    train::say("{} convolutions, as at the beginning\n", before);
+    set_conv2d_implementation(before, kCpu);
+  }
 }
 
 void check_each_has_images(const lab::Comparison& comparison, int64_t processes) {
