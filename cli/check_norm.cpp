@@ -14,18 +14,22 @@ namespace {
 
 struct State {
   std::vector<std::string> norms;
+  std::string like;
   bool quick = false;
   RunOptions running;
 };
 
 int run(const State& state) {
   state.running.apply("check-norm");
-  lab::CheckNormOptions options{.quick = state.quick};
+  lab::CheckNormOptions options{.quick = state.quick, .like = state.like};
   if (!state.running.quiet) {
     options.progress = [](const std::string& name) { train::say("{} …\n", name); };
   }
   for (const std::string& norm : state.norms) {
     nn::parse_norm(norm);
+  }
+  if (!state.like.empty()) {
+    nn::parse_norm(state.like);
   }
   bool passed = true;
   for (const std::string& norm : state.norms) {
@@ -45,12 +49,15 @@ Command add_check_norm(CLI::App& program) {
       "Examples:\n"
       "  norma check-norm --norms batch,group:8\n"
       "  norma check-norm --norms my --plugin ./libmy_norm.so\n"
+      "  norma check-norm --norms my --like group:1 --plugin ./libmy_norm.so\n"
       "Small inputs (N, 8, H, W): sizes, memory formats, dtypes, gradients by finite differences, hidden copies, "
       "exactness,\n"
       "repeatability, saving; two steps in resnet18 and convnext_atto; speed beside a copy. The exit code is 1 where\n"
       "something failed. docs/plugins.md shows how to write a norm.");
   auto state = std::make_shared<State>();
   cli::add_list(app, "--norm,--norms", "a norm", state->norms, "norm specs").type_name("LIST").required();
+  add_text(app, "--like", "a norm", state->like, "a norm spec: also check that the norms give the same as this one")
+      .type_name("SPEC");
   add_switch(app, "--quick", state->quick, "without networks and speed").group("Running");
   state->running.add_plugin(app);
   state->running.add(app, {"threads", "device", "quiet"});

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <string>
+#include <vector>
 
 namespace norma::lab {
 
@@ -43,11 +45,13 @@ const char* word_for(CheckOutcome outcome) {
   return "note";
 }
 
-/// The first of some small numbers of channels that the norm takes; groups may not divide the others.
-int64_t channels_for(const nn::NormChoice& choice) {
+/// The first of some small numbers of channels that the norms take; groups may not divide the others.
+int64_t channels_for(const std::vector<nn::NormChoice>& choices) {
   for (const int64_t channels : {8, 16, 32, 64}) {
     try {
-      nn::make_norm(choice, channels);
+      for (const nn::NormChoice& choice : choices) {
+        nn::make_norm(choice, channels);
+      }
       return channels;
     } catch (const Error&) {
       continue;
@@ -65,20 +69,29 @@ bool NormCheckReport::passed() const {
 
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options) {
   const nn::NormChoice choice = nn::parse_norm(norm);
-  const Subject subject{.choice = choice, .channels = channels_for(choice)};
+  const Subject subject{.choice = choice, .channels = channels_for({choice})};
   NormCheckReport report{.norm = norm, .checks = {}};
-  for (const Item& item : kItems) {
-    if (options.quick && !item.quick) {
-      continue;
-    }
+  const auto add = [&](const std::string& name, const auto& look) {
     if (options.progress) {
-      options.progress(item.name);
+      options.progress(name);
     }
     try {
-      const Finding finding = item.look(subject);
-      report.checks.push_back({item.name, finding.outcome, finding.text});
+      const Finding finding = look();
+      report.checks.push_back({name, finding.outcome, finding.text});
     } catch (const std::exception& error) {  // a user's norm may throw anything
-      report.checks.push_back({item.name, CheckOutcome::failed, error.what()});
+      report.checks.push_back({name, CheckOutcome::failed, error.what()});
+    }
+  };
+  if (!options.like.empty()) {
+    const nn::NormChoice like = nn::parse_norm(options.like);
+    const int64_t channels = channels_for({choice, like});
+    add("like " + options.like, [&] {
+      return check_likeness({.choice = choice, .channels = channels}, {.choice = like, .channels = channels});
+    });
+  }
+  for (const Item& item : kItems) {
+    if (!options.quick || item.quick) {
+      add(item.name, [&] { return item.look(subject); });
     }
   }
   return report;

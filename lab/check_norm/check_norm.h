@@ -31,7 +31,8 @@ struct NormCheckReport {
 };
 
 struct CheckNormOptions {
-  bool quick = false;  ///< without networks and speed
+  bool quick = false;     ///< without networks and speed
+  std::string like = {};  ///< a norm spec: also check that the norm gives the same outputs and gradients as this one
   /// Gets the name of each check before it begins.
   std::function<void(const std::string& name)> progress = {};
 };
@@ -39,7 +40,8 @@ struct CheckNormOptions {
 /// Checks a norm spec (nn/norm/factory.h) on small inputs (N, C, H, W) with 8 channels, or up to 64 if its groups need
 /// them. The checks: sizes, memory formats, dtypes, gradients by finite differences, second derivatives, copies,
 /// exactness, repeatability, running statistics, saving, two steps in each family of networks, and its speed beside a
-/// copy. An exception from the norm is a failed check. Throws Error for an unknown norm.
+/// copy; with `like`, first whether it is that norm. An exception from the norm is a failed check. Throws Error for an
+/// unknown norm.
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options = {});
 
 /// A line for each check.

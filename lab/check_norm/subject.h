@@ -16,8 +16,9 @@ struct Subject {
   nn::NormChoice choice;
   int64_t channels = 8;
 
-  /// A layer for inputs like x, in training mode. Its parameters have `dtype` and random numbers around 1, the same in
-  /// every call with one seed.
+  /// A layer for inputs like x, in training mode, as its constructor makes it.
+  [[nodiscard]] std::shared_ptr<nn::Module> make_new(const Tensor& x) const;
+  /// Likewise. Its parameters have `dtype` and random numbers around 1, the same in every call with one seed.
   [[nodiscard]] std::shared_ptr<nn::Module> make(const Tensor& x, DType dtype = DType::float32,
                                                  uint64_t seed = 7) const;
 };
@@ -61,5 +62,8 @@ Finding check_second_derivatives(const Subject& subject);
 Finding check_copies(const Subject& subject);
 Finding check_networks(const Subject& subject);
 Finding check_speed(const Subject& subject);
+/// Whether both norms give the same: outputs, gradients, and outputs in evaluation after a step of training. Both have
+/// as many channels.
+Finding check_likeness(const Subject& subject, const Subject& other);
 
 }  // namespace norma::lab

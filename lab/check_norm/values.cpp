@@ -88,12 +88,18 @@ void check_dtype(const Subject& subject, const Sizes& sizes, DType dtype, DType 
 
 }  // namespace
 
-std::shared_ptr<nn::Module> Subject::make(const Tensor& x, DType dtype, uint64_t seed) const {
+std::shared_ptr<nn::Module> Subject::make_new(const Tensor& x) const {
   std::shared_ptr<nn::Module> layer = nn::make_norm(choice, channels);
-  const NoGradGuard guard;
   if (nn::norm_definition(choice.name).lazy) {
+    const NoGradGuard guard;
     nn::make_lazy_parameters(*layer, x.sizes());
   }
+  return layer;
+}
+
+std::shared_ptr<nn::Module> Subject::make(const Tensor& x, DType dtype, uint64_t seed) const {
+  std::shared_ptr<nn::Module> layer = make_new(x);
+  const NoGradGuard guard;
   Generator random(seed);
   for (const auto& [name, parameter] : layer->named_parameters()) {
     uniform_(parameter, 0.5, 1.5, random);

@@ -66,8 +66,11 @@ void add_lab(nb::module_& m) {
       .def("__repr__", [](const lab::NormCheckReport& report) { return report.norm + ":\n" + lab::to_text(report); })
       .def("__bool__", &lab::NormCheckReport::passed);
   m.def(
-      "check_norm", [](const std::string& norm, bool quick) { return lab::check_norm(norm, {.quick = quick}); },
-      nb::arg("norm"), nb::kw_only(), nb::arg("quick") = false, Released(), doc("check_norm"));
+      "check_norm",
+      [](const std::string& norm, bool quick, const std::string& like) {
+        return lab::check_norm(norm, {.quick = quick, .like = like});
+      },
+      nb::arg("norm"), nb::kw_only(), nb::arg("quick") = false, nb::arg("like") = "", Released(), doc("check_norm"));
 }
 
 }  // namespace norma::python

@@ -51,6 +51,22 @@ TEST_CASE("norma check-norm: what is wrong, and exit code 1") {
   CHECK(outcome.out.find("\nsomething is wrong: see FAILED\n") != std::string::npos);
   CHECK(outcome.out.ends_with("\nnothing is wrong\n"));
   CHECK(complaint("check-norm --norms bath") == "norma: norm: unknown norm 'bath'; did you mean 'batch'?\n");
+  CHECK(complaint("check-norm --norms batch --like bath") ==
+        "norma: norm: unknown norm 'bath'; did you mean 'batch'?\n");
+}
+
+TEST_CASE("norma check-norm --like: a norm of one's own beside one of Norma's") {
+  const TemporaryFolder folder;
+  const std::string start =
+      fmt::format("check-norm --plugin {} --norms column --quick --threads 1 ", plugin("by_spec"));
+  const Outcome other = run_norma(folder.path(), start + "--like batch");
+  CHECK(other.code == 1);
+  CHECK_MESSAGE(other.out.find("\nlike batch               FAILED  numbers with mean 2 and deviation 1: output ") !=
+                    std::string::npos,
+                other.out);
+  const Outcome itself = run_norma(folder.path(), start + "--like column");
+  CHECK(itself.code == 0);
+  CHECK_MESSAGE(itself.out.find("\nlike column              ok") != std::string::npos, itself.out);
 }
 
 TEST_CASE("norma compare --plugin: a norm of one's own beside ours, and --resume") {

@@ -17,6 +17,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 using namespace norma;
 using namespace norma::lab;
@@ -222,7 +223,57 @@ TEST_CASE("check_norm: running statistics of something else than the batch's cha
         CheckOutcome::noted);
 }
 
+TEST_CASE("check_norm: like another norm") {
+  const auto like = [](const std::string& norm, const std::string& other) {
+    const NormCheckReport report = check_norm(norm, {.quick = true, .like = other});
+    CHECK(report.checks.size() == 13);
+    CHECK(report.checks.front().name == "like " + other);
+    return report.checks.front();
+  };
+  for (const auto& [norm, other] : {std::pair("group:8", "group/1"),
+                                    {"group:1", "group:1[statistics=welford]"},
+                                    {"instance[affine=true]", "group/1"},
+                                    {"batch", "ghost_batch"}}) {
+    const NormCheck check = like(norm, other);
+    CHECK_MESSAGE(check.outcome == CheckOutcome::passed, norm, ": ", check.text);
+    CHECK_MESSAGE(check.text.find("output and gradients within ") == 0, check.text);
+  }
+  const auto text_of = [&](const std::string& norm, const std::string& other) {
+    const NormCheck check = like(norm, other);
+    CHECK_MESSAGE(check.outcome == CheckOutcome::failed, norm, ": ", check.text);
+    return check.text;
+  };
+  CHECK(text_of("group:2", "group:1").find("numbers with mean 2 and deviation 1: output ") == 0);
+  // Another eps shows in small numbers, another momentum in evaluation alone.
+  CHECK(text_of("layer2d[eps=2e-6]", "layer2d[eps=1e-6]").find("output ") != std::string::npos);
+  CHECK(text_of("group:1[eps=1.001e-5]", "group:1").find("numbers with mean 0.002 and deviation 0.001: output ") == 0);
+  CHECK(text_of("batch[momentum=0.2]", "batch").find("numbers with mean 2 and deviation 1: output in evaluation ") ==
+        0);
+  CHECK(like("group:1[affine=false]", "group:1").text.ends_with("; only one of the two has weight, bias"));
+}
+
+TEST_CASE("check_norm: like another norm, but for the gradient of the weight") {
+  const auto of_weight = [](double factor) {
+    nn::register_norm("faulty", [factor](int64_t channels) {
+      static double kept = 1;
+      kept = factor;
+      return std::make_shared<Faulty>(channels, [](const Tensor& x, const Tensor& weight) {
+        return layer_norm(x, record("off", {weight}, weight.detach(), {},
+                                    [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * kept}; }));
+      });
+    });
+    return check_norm("faulty", {.quick = true, .like = "layer2d[eps=1e-5]"}).checks.front();
+  };
+  CHECK(of_weight(1).text.ends_with("; only one of the two has bias"));
+  CHECK(of_weight(1.01).text ==
+        "numbers with mean 2 and deviation 1: gradient of weight 1e-02 away, as a share of the largest number; "
+        "expected at most 1e-06");
+  CHECK(of_weight(std::numeric_limits<double>::quiet_NaN()).outcome == CheckOutcome::failed);
+}
+
 TEST_CASE("check_norm: error texts, and the table") {
+  CHECK_THROWS_WITH_AS(check_norm("batch", {.like = "bath"}), "norm: unknown norm 'bath'; did you mean 'batch'?",
+                       Error);
   CHECK_THROWS_WITH_AS(check_norm("bath"), "norm: unknown norm 'bath'; did you mean 'batch'?", Error);
   const NormCheckReport report{
       .norm = "my", .checks = {{"sizes", CheckOutcome::passed, ""}, {"copies", CheckOutcome::failed, "two"}}};

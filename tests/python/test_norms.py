@@ -35,8 +35,9 @@ def test_it_stands_in_every_network() -> None:
 
 
 def test_check_norm_finds_it_right() -> None:
-    report = norma.check_norm("derf", quick=True)
+    report = norma.check_norm("derf", quick=True, like="derf")
     assert report, report
+    assert norma.check_norm("derf", quick=True, like="group").failures[0][0] == "like group"
 
 
 def test_check_norm_finds_a_wrong_one() -> None:

@@ -1,0 +1,127 @@
+#include "core/copy.h"
+#include "core/error.h"
+#include "core/factory.h"
+#include "core/random.h"
+#include "core/tape.h"
+#include "lab/check_norm/subject.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace norma::lab {
+
+namespace {
+
+/// Far above what float64 rounds, and below what another eps does to numbers whose deviation is 0.001.
+constexpr double kMost = 1e-6;
+
+/// A layer in float64 whose parameters are as they begin: a norm without a weight is like one whose weight is 1.
+std::shared_ptr<nn::Module> begin(const Subject& subject, const Tensor& x) {
+  std::shared_ptr<nn::Module> layer = subject.make_new(x);
+  layer->to(DType::float64);
+  return layer;
+}
+
+/// A parameter of both norms.
+struct Shared {
+  std::string name;
+  Tensor ours;
+  Tensor theirs;
+};
+
+/// The parameters that both have by name and size, with the same random numbers around 1 in both.
+std::vector<Shared> shared_parameters(const nn::Module& ours, const nn::Module& theirs) {
+  const NoGradGuard guard;
+  Generator random(7);
+  std::vector<Shared> result;
+  for (const auto& [name, parameter] : ours.named_parameters()) {
+    for (const auto& [other_name, other] : theirs.named_parameters()) {
+      if (name == other_name && parameter.numel() == other.numel()) {
+        uniform_(parameter, 0.5, 1.5, random);
+        copy_into(view(parameter, other.sizes()), other);
+        result.push_back({name, parameter, other});
+      }
+    }
+  }
+  return result;
+}
+
+/// "; only one of the two has weight, bias", or "".
+std::string others(const std::vector<const nn::Module*>& layers, const std::vector<Shared>& shared) {
+  std::string text;
+  for (const nn::Module* layer : layers) {
+    for (const auto& [name, parameter] : layer->named_parameters()) {
+      if (std::none_of(shared.begin(), shared.end(), [&name = name](const Shared& one) { return one.name == name; })) {
+        text += (text.empty() ? "; only one of the two has " : ", ") + name;
+      }
+    }
+  }
+  return text;
+}
+
+/// How far things of two norms are apart, as shares of the largest number of the second.
+class Distances {
+ public:
+  void add(const std::string& what, const Tensor& ours, const Tensor& theirs) {
+    const double distance = largest_difference(ours, theirs) / std::max(1e-6, largest(theirs));
+    largest_ = std::max(largest_, distance);
+    if (!(distance <= kMost)) {
+      far_ += fmt::format("{}{} {:.0e}", far_.empty() ? "" : ", ", what, distance);
+    }
+  }
+  [[nodiscard]] double largest_distance() const { return largest_; }
+  [[nodiscard]] const std::string& far() const { return far_; }  ///< "output 1e-01", or ""
+
+ private:
+  double largest_ = 0;
+  std::string far_;
+};
+
+}  // namespace
+
+Finding check_likeness(const Subject& subject, const Subject& other) {
+  double largest_distance = 0;
+  std::string alone;
+  for (const double deviation : {1.0, 1e-3}) {  // a small one shows what eps is and where it stands
+    Tensor x = copy_of(random_input({3, subject.channels, 5, 4}, MemoryFormat::contiguous, /* mean= */ 2),
+                       MemoryFormat::preserve, DType::float64);
+    x = (x * deviation).detach();
+    const auto ours = begin(subject, x);
+    const auto theirs = begin(other, x);
+    const std::vector<Shared> shared = shared_parameters(*ours, *theirs);
+    const Results yours = apply_norm(*ours, x);
+    const Results expected = apply_norm(*theirs, x);
+    Distances distances;
+    distances.add("output", yours.y, expected.y);
+    distances.add("gradient of x", yours.dx, expected.dx);
+    for (const Shared& one : shared) {
+      const std::string what = "gradient of " + one.name;
+      check(one.ours.grad().defined() == one.theirs.grad().defined(), what, "expected {}, got {}",
+            one.theirs.grad().defined() ? "a gradient" : "none", one.ours.grad().defined() ? "one" : "none");
+      if (one.ours.grad().defined()) {
+        distances.add(what, one.ours.grad(), one.theirs.grad());
+      }
+    }
+    ours->eval();
+    theirs->eval();
+    const NoGradGuard guard;
+    distances.add("output in evaluation", (*ours)(x), (*theirs)(x));
+    if (!distances.far().empty()) {
+      return {CheckOutcome::failed,
+              fmt::format("numbers with mean {:g} and deviation {:g}: {} away, as a share of the largest number; "
+                          "expected at most {:.0e}",
+                          2 * deviation, deviation, distances.far(), kMost)};
+    }
+    largest_distance = std::max(largest_distance, distances.largest_distance());
+    alone = others({ours.get(), theirs.get()}, shared);
+  }
+  return {CheckOutcome::passed, fmt::format("output and gradients within {:.0e}{}", largest_distance, alone)};
+}
+
+}  // namespace norma::lab
