@@ -1,7 +1,11 @@
 """The student's tests of one lesson: each gap in a process of its own, so that one that crashes costs no other."""
+import html
 import json
 import pathlib
+import re
+import signal
 import subprocess
+import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
@@ -9,6 +13,7 @@ from pages import QUIET_THREADS
 
 GAPS = (1, 2, 3)
 LONGEST = 60  # seconds for a gap
+PATIENCE = 4  # seconds until a student hears that the tests still run
 MOST_MESSAGES = 2
 MOST_PRINTED = 2000  # characters of what the student's code prints
 CRASH = ("\nAn index is out of range, or a loop runs too far. "
@@ -47,27 +52,49 @@ def test_of(case):
             "messages": messages[:MOST_MESSAGES] + ([f"and {left_out} more"] if left_out > 0 else [])}
 
 
+def begun_last(report, gap):
+    """The name of the test that a report, which may have no end yet, is about."""
+    text = report.read_text(encoding="utf-8", errors="replace") if report.exists() else ""
+    names = re.findall(rf'<TestCase name="(gap {gap}: [^"]*)"', text)
+    return html.unescape(names[-1]) if names else f"gap {gap}"
+
+
+def output_of(process, running):
+    """(what a process printed, whether it ended in time). `running()` names what it does."""
+    try:
+        return process.communicate(timeout=PATIENCE)[0], True
+    except subprocess.TimeoutExpired:
+        print(f"still running after {PATIENCE} s (it may take {LONGEST} s): {running()}", file=sys.stderr, flush=True)
+    try:
+        return process.communicate(timeout=LONGEST - PATIENCE)[0], True
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.communicate()[0], False
+
+
 def run_gap(program, gap):
     """{"gap", "passed", "printed", "tests"}: `printed` is what the student's code writes."""
-    def broken(text, printed=""):
-        test = {"name": f"gap {gap}", "passed": False, "notes": [], "messages": [text]}
+    def broken(text, name=f"gap {gap}"):
+        test = {"name": name, "passed": False, "notes": [], "messages": [text]}
         return {"gap": gap, "passed": False, "printed": printed, "tests": [test]}
 
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
-        try:
-            result = subprocess.run([program, f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"],
-                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-                                    errors="replace", timeout=LONGEST, env=QUIET_THREADS)
-        except subprocess.TimeoutExpired:
-            return broken(f"did not end within {LONGEST} s: does a loop never stop?")
-        printed = result.stdout[-MOST_PRINTED:]
+        with subprocess.Popen([program, f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+                              errors="replace", env=QUIET_THREADS) as process:
+            printed, ended = output_of(process, lambda: begun_last(report, gap))
+        printed = printed[-MOST_PRINTED:]
+        if not ended:
+            return broken(f"did not end within {LONGEST} s, and was stopped: an endless loop?", begun_last(report, gap))
         try:
             tree = ElementTree.parse(report).getroot()
         except (ElementTree.ParseError, OSError):
-            return broken(f"the program ended with exit code {result.returncode} in the middle of the test", printed)
+            code = process.returncode
+            how = f"by {signal.Signals(-code).name}" + CRASH if code < 0 else f"with exit code {code}"
+            return broken(f"the program ended in the middle of the test, {how}", begun_last(report, gap))
     tests = [test_of(case) for case in tree.iter("TestCase") if case.get("skipped") != "true"]
-    passed = bool(tests) and all(test["passed"] for test in tests) and result.returncode == 0
+    passed = bool(tests) and all(test["passed"] for test in tests) and process.returncode == 0
     return {"gap": gap, "passed": passed, "printed": printed, "tests": tests}
 
 

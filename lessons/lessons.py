@@ -13,14 +13,18 @@ import notebooks
 import pages
 
 
+def said_by_compiler(text):
+    """What is left of a build's output without the commands; all of it if that is nothing."""
+    commands = ("[", "ninja:", "FAILED:", "/usr/bin/", "ccache ", ": &&")
+    said = [line for line in text.splitlines() if not line.startswith(commands) or line.startswith("/usr/bin/ld:")]
+    return "\n".join(said).strip() or text.strip()
+
+
 def build(folder, target):
     """Builds a target; what the compiler said if it failed, else None."""
     result = subprocess.run(["cmake", "--build", folder, "--target", *target, "-j", str(os.cpu_count() or 2)],
                             capture_output=True, text=True)
-    if result.returncode == 0:
-        return None
-    commands = ("[", "ninja:", "FAILED:", "/usr/bin/", "ccache ", ": &&")  # not of the compiler
-    return "\n".join(line for line in (result.stdout + result.stderr).splitlines() if not line.startswith(commands))
+    return None if result.returncode == 0 else said_by_compiler(result.stdout + result.stderr)
 
 
 def built(folder, *target):
@@ -143,6 +147,8 @@ def main():
     args.programs = args.programs or args.build and args.build / "lessons"
     try:
         args.call(args)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         sys.exit(f"run: {error}")
 

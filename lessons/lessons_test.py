@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The checks of lessons find planted faults: a small lesson in a folder of its own, whose program is a shell script."""
+import contextlib
+import io
 import pathlib
 import sys
 import tempfile
@@ -7,6 +9,7 @@ import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grade
+import lessons
 import notebooks
 import pages
 
@@ -85,6 +88,48 @@ def expect_hint():
     test, = (grade.test_of(found) for found in ElementTree.fromstring(crashed).iter("TestCase"))
     if "An index is out of range" not in test["messages"][0]:
         print(f"a crash: got {test}")
+        return 1
+    return 0
+
+
+def expect_abort():
+    """Tests that end by a signal: the signal's name, and what it may be."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "tests"
+        program.write_text("#!/bin/sh\nkill -ABRT $$\n")
+        program.chmod(0o755)
+        test, = grade.run_gap(program, 2)["tests"]
+    if test["passed"] or test["name"] != "gap 2" or "by SIGABRT\nAn index is out of range" not in test["messages"][0]:
+        print(f"an abort: got {test}")
+        return 1
+    return 0
+
+
+def expect_endless():
+    """Tests that never end: first a line on stderr, then a grade."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "tests"
+        program.write_text("#!/bin/sh\necho turn\nfor word; do file=${word#--out=}; done\n"
+                           "printf '<doctest><TestCase name=\"gap 1: first\"/><TestCase name=\"gap 1: a &gt; b\">\\n'"
+                           " >\"$file\"\nexec sleep 100\n")
+        program.chmod(0o755)
+        before, grade.PATIENCE, grade.LONGEST = (grade.PATIENCE, grade.LONGEST), 0.5, 1
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            result = grade.run_gap(program, 1)
+        grade.PATIENCE, grade.LONGEST = before
+    test, = result["tests"]
+    if (test["passed"] or test["name"] != "gap 1: a > b" or "an endless loop?" not in test["messages"][0]
+            or result["printed"] != "turn\n" or said.getvalue().count("\n") != 1
+            or not said.getvalue().endswith("still running after 0.5 s (it may take 1 s): gap 1: a > b\n")):
+        print(f"an endless loop: got {result} and {said.getvalue()!r}")
+        return 1
+    return 0
+
+
+def expect_said(what, text, expected):
+    if (got := lessons.said_by_compiler(text)) != expected:
+        print(f"{what}: expected {expected!r}, got {got!r}")
         return 1
     return 0
 
@@ -178,6 +223,13 @@ faults = sum([
     expect_grade("a check that fails", 0, case(FAILED, "false"), 1),
     expect_grade("an exception", 0, case(THROWN, "false"), 1),
     expect_hint(),
+    expect_abort(),
+    expect_endless(),
+    expect_said("a compiler's message", "[1/2] Building CXX\nFAILED: a.o\n/usr/bin/c++ -c a.cpp\na.cpp:1:2: error: b\n",
+                "a.cpp:1:2: error: b"),
+    expect_said("the linker's message", ": && /usr/bin/c++ a.o\n/usr/bin/ld: a.o: undefined reference to `f()'\n",
+                "/usr/bin/ld: a.o: undefined reference to `f()'"),
+    expect_said("nothing of the compiler", "[0/1] Re-checking\nninja: error: no\n", "[0/1] Re-checking\nninja: error: no"),
     expect_grade("no test case at all", 0, '<?xml version="1.0"?><doctest/>'),
     expect_grade("a crash", 0, '<?xml version="1.0"?><doctest><TestSuite>', 139),
     expect_grade("an exit code of its own", 0, case(""), 1),
