@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <stdexcept>
@@ -255,7 +256,7 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
 }
 
 std::string picture_folder(int argc, char** argv) {
-  return argc > 1 ? argv[1] : ".";
+  return argc > 1 ? argv[1] : std::filesystem::temp_directory_path().string();
 }
 
 }  // namespace lessons

@@ -76,7 +76,7 @@ struct Axis {
 Picture curve_chart(std::string_view title, std::string_view description, const Axis& x, const Axis& y,
                     const std::vector<Curve>& curves);
 
-/// What the program was given as the folder for its pictures: argv[1], or "." without one.
+/// What the program was given as the folder for its pictures: argv[1], or the folder for temporary files.
 std::string picture_folder(int argc, char** argv);
 
 }  // namespace lessons

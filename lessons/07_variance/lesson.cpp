@@ -99,13 +99,14 @@ int main(int argc, char** argv) {
              four_digits(3012000.0 / 3), four_digits(1002.0 * 1002),
              four_digits(3012000.0 / 3) - four_digits(1002.0 * 1002));
 
-  fmt::print("mean     variance  E[x²] - E[x]² in float\n");
+  fmt::print("mean     variance  E[x²] - E[x]² in float    m² · 2^-24\n");
   for (const double offset : {0.0, 10.0, 100.0, 1000.0, 10000.0, 100000.0}) {
     const std::vector<float> x = numbers_around(offset);
-    fmt::print("{:<7g} {:9.4f} {:14.4f}\n", offset, true_variance(x), textbook_variance(x));
+    fmt::print("{:<7g} {:9.4f} {:23.4f} {:13.4f}\n", offset, true_variance(x), textbook_variance(x),
+               offset * offset * std::exp2(-24));
   }
 
-  fmt::print("\nrelative error of the variance, below; layer norm's output at mean 10000, wrong by less than\n");
+  fmt::print("\n{:15}  relative error of the variance        error of\n", "");
   fmt::print("{:15}  mean 0  mean 100  mean 1e4  mean 1e6   output\n", "");
   for (const Statistics statistics : all_statistics()) {
     fmt::print("{:<15}", to_string(statistics));

@@ -44,7 +44,8 @@ void write_row(const float* x, float mean, float rstd, int64_t n, float* y) {
 }
 
 void norm_rows(const float* x, int64_t rows, int64_t n, float* y) {
-  // GAP 3: for each row: sum_of, squares_about, write_row. Then let all cores share the rows:
+  // GAP 3: for each row: sum_of, squares_about, write_row. Then let all cores share the rows. Each core calls this
+  // function with its part of them; the 1 is the fewest rows that are worth a core:
   //   norma::parallel_for(0, rows, 1, [&](int64_t first, int64_t last) { … rows first to last - 1 … });
   throw std::logic_error("gap 3 is not written yet: norm_rows()");
 }

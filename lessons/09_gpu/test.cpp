@@ -61,11 +61,9 @@ TEST_CASE("gap 1: more threads than numbers and fewer") {
       run_scale(/* blocks= */ 2, /* threads= */ 64, count, 3, from.device_pointer<float>(), y.device_pointer<float>());
       const std::vector<float> yours = y.to_vector<float>();
       for (size_t i = 0; i < yours.size(); ++i) {
-        INFO("\n  2 blocks of 64 threads, ", count, " numbers, number ", i, ": expected ", 3 * x[i], ", yours is ",
-             yours[i],
-             std::string(std::isnan(yours[i])
-                             ? "\n  No thread has written it. With fewer threads than numbers, each must take several."
-                             : ""));
+        INFO("\n  2 blocks of 64 threads, count = ", count, ", number ", i, ": expected ", 3 * x[i], ", yours is ",
+             yours[i], std::string(std::isnan(yours[i]) ? "\n  No thread has written it." : ""),
+             std::string(count > 128 ? " With fewer threads than numbers, each thread must take several." : ""));
         REQUIRE(yours[i] == 3 * x[i]);
       }
     });
@@ -85,8 +83,14 @@ TEST_CASE("gap 2: the sum of a warp") {
         right += x[row * 32 + i];
       }
       const double yours = sums.to_vector<float>()[row];
-      INFO("\n  row ", row, ": expected ", right, ", yours is ", yours,
-           std::string(std::abs(yours - x[row * 32]) < 1e-6 ? "\n  That is the value of lane 0 alone." : ""));
+      std::string hint;
+      double of_some = x[row * 32];
+      for (size_t lanes = 1; lanes < 32; of_some += x[row * 32 + lanes], ++lanes) {
+        if (std::abs(yours - of_some) < 1e-6 * (1 + std::abs(of_some))) {
+          hint = "\n  That is the sum of lanes 0 to " + std::to_string(lanes - 1) + " alone.";
+        }
+      }
+      INFO("\n  row ", row, ": expected ", right, ", yours is ", yours, hint);
       REQUIRE(std::abs(yours - right) <= 1e-4);
     }
   });
@@ -104,9 +108,10 @@ TEST_CASE("gap 3: a norm by blocks") {
         run_norm_rows(kRows, threads, n, from.device_pointer<float>(), y.device_pointer<float>());
         const std::vector<float> yours = y.to_vector<float>();
         for (size_t i = 0; i < yours.size(); ++i) {
-          INFO("\n  blocks of ", threads, " threads, rows of ", n, " numbers, number ", i, ": expected ", right[i],
-               ", yours is ", yours[i],
-               "\n  If only blocks of 32 threads are right: the sums of the warps must be added up in shared memory.");
+          INFO("\n  blocks of ", threads, " threads, n = ", n, ", number ", i, ": expected ", right[i], ", yours is ",
+               yours[i],
+               std::string(threads == 32 ? "\n  This block is one warp: its sum is that of gap 2."
+                                         : "\n  Blocks of one warp are right. Now add up the sums of all warps."));
           REQUIRE(std::abs(yours[i] - right[i]) <= 1e-4F);
         }
       });

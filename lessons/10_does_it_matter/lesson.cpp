@@ -110,7 +110,8 @@ int main(int argc, char** argv) {
   for (const int64_t seeds : {1, 3, 5, 10}) {
     const int over = count_claims(0, seeds, [](const Differences& d) { return std::abs(d.mean) > 1; });
     const std::string sure = seeds == 1 ? "-" : fmt::format("{}", count_claims(0, seeds, interval_leaves_out_0));
-    fmt::print("{:2} seeds: {:4} differ by more than a point, {:>3} intervals leave out 0\n", seeds, over, sure);
+    fmt::print("{:2} {:6} {:4} differ by more than a point, {:>3} intervals leave out 0\n", seeds,
+               seeds == 1 ? "seed:" : "seeds:", over, sure);
   }
   fmt::print("one norm is better by 2 points, 1000 comparisons\n");
   for (const int64_t seeds : {2, 3, 5, 10}) {

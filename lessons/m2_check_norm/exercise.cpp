@@ -8,7 +8,8 @@
 
 template <class T>
 MeanAndRstd<T> statistics_of(std::span<const T> x) {
-  // GAP 1: what you wrote in lesson 7: two_passes, or Welford's, or halves that are merged. Then rstd.
+  // GAP 1: the two passes of lesson 7. The second loop also adds up the distances from the mean themselves; divided by
+  // the count, that is what the mean lacks. Then rstd.
   throw std::logic_error("gap 1 is not written yet: statistics_of()");
 }
 
