@@ -19,9 +19,9 @@ struct RunCost {
   int64_t norms = 0;      ///< layers
 };
 
-/// Measures the cost of each cell: makes a few training steps of its network on random images, and a pass over a batch
-/// in evaluation. Cells that differ only in seed, lr and options that change no step's work share a measurement, but
-/// not the images of an epoch. A cell that throws costs nothing: it will fail.
+/// Measures the cost of each cell, a run of the comparison: makes a few training steps of its network on random images,
+/// and a pass over a batch in evaluation. Cells that differ only in seed, lr and options that change no step's work
+/// share a measurement, but not the images of an epoch. A cell that throws costs nothing: it will fail.
 std::vector<RunCost> measure_runs(const Comparison& comparison);
 
 /// The length of the runs of a comparison that fits into a time.

@@ -8,7 +8,7 @@
 
 namespace norma::lab {
 
-/// The checkpoint of a cell in the output folder, which also has what the cell's result has so far.
+/// The checkpoint of a cell (a run of a comparison) in the output folder. It also has the cell's result so far.
 std::filesystem::path cell_checkpoint(const std::filesystem::path& folder, size_t cell);
 /// Removes it, and what kills have left of it half-written. Call it when the report has the cell's result.
 void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell);

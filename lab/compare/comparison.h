@@ -25,9 +25,9 @@ std::string_view to_string(LrScaling scaling);
 /// Throws Error for an unknown name.
 LrScaling lr_scaling_from_string(const std::string& name);
 
-/// The settings and the output of a comparison.
+/// The settings and the output of a comparison. A cell is one of its runs (lab/report/report.h).
 struct ComparisonOptions {
-  /// The settings of all cells, except the axes; options of one family only apply to that family.
+  /// The settings of all cells, except the axes. An option of one family of networks applies to that family alone.
   train::Recipe recipe;
   std::vector<std::string> models;
   std::vector<std::string> norms;
@@ -51,7 +51,7 @@ struct ComparisonOptions {
   std::filesystem::path output;             ///< folder of the report, which is written after every cell
   const train::FolderLock* lock = nullptr;  ///< lock of that folder, which must stay in its place; null: nobody checks
   std::string command = {};                 ///< the command line, for the report
-  std::string study = {};                   ///< whose grid it is (study.h), for the report
+  std::string study = {};                   ///< the study that has this grid (study.h), for the report
   int workers = 1;
   int64_t log_interval = 50;
   double checkpoint_seconds = 60;  ///< between two checkpoints of a cell (cell_run.h); 0: one before each step
@@ -83,13 +83,13 @@ void rehearse_cell(const Comparison& comparison, const Settings& cell);
 
 /// Makes the missing trials of learning rates, then runs the unfinished cells one after another until interrupted()
 /// (interrupt.h), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
-/// end. A cell that was cut goes on from its checkpoint. Cells of other parts are left to them. A cell that throws is
-/// noted as failed with the reason, and the next one starts. The caller holds the lock of the output folder
+/// end. A cell that was cut short goes on from its checkpoint. Cells of other parts (deal.h) do not run. A cell that
+/// throws is noted as failed with the reason, and the next one starts. The caller holds the lock of the output folder
 /// (folder_lock.h). Throws Error when the report cannot be written.
 ///
-/// All processes of a group call it. The first one times the norms, alone, and its decisions are those of all. A cell
-/// counts as failed where all fail alike (train::AgreedError): in the rehearsal that each of its runs begins with then,
-/// or by a loss that is not finite. Any other error is thrown.
+/// All processes of a group call it. The first process alone times the norms, and decides for all. With several, each
+/// cell begins with a rehearsal. A cell counts as failed if all processes fail alike (train::AgreedError), there or by
+/// a loss that is not finite. Any other error is thrown.
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds of all unfinished cells after `current`, if `current` takes `seconds`. With `expected` seconds

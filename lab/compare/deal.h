@@ -29,7 +29,7 @@ std::vector<int64_t> deal(const Comparison& comparison, const std::vector<int64_
 /// The same by estimate_costs().
 std::vector<int64_t> deal(const Comparison& comparison, int64_t count);
 
-/// Leaves the other parts' cells to them (CellState::elsewhere).
+/// Marks the cells of other parts, which do not run here (CellState::elsewhere).
 void take_part(Comparison& comparison, const PartOf& part, const std::vector<int64_t>& dealt);
 
 }  // namespace norma::lab

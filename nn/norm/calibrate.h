@@ -41,11 +41,11 @@ struct NormMatch {
 };
 
 /// Chooses weight and bias of each new norm, front to back, by m and s of the old network's output and m̂ and ŝ over
-/// `batches`, behind the new norms that come before. A norm with running statistics first gets those of its inputs
-/// over the batches. Both networks run in evaluation mode, and get their modes back. It takes one pass of the old
-/// network, and of the new one a pass for each new norm, or two if it has running statistics, up to that norm: about
-/// half a pass of the network each. Returns the number of new norms. Throws Error for a new norm whose output is not
-/// weight · v + bias (frn, grn, local_response, none, affine=false).
+/// `batches`, with the new norms before it already chosen. A norm with running statistics first gets those of its
+/// inputs over the batches. Both networks run in evaluation mode, and get their modes back. It takes one pass of the
+/// old network, and of the new one a pass for each new norm, or two if it has running statistics, up to that norm:
+/// about half a pass of the network each. Returns the number of new norms. Throws Error for a new norm whose output is
+/// not weight · v + bias (frn, grn, local_response, none, affine=false).
 int64_t calibrate_norms(Module& model, Module& old, const ImageBatches& batches);
 
 /// Chooses weight and bias of each new norm without images, by running statistics μ and σ² of batch norm. Its output

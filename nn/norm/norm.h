@@ -15,11 +15,11 @@ namespace norma::nn {
 enum class Invariance : uint8_t {
   none,
   scale,            ///< a positive factor of the whole input
-  scale_and_shift,  ///< likewise, and a number added to a channel of the whole batch
+  scale_and_shift,  ///< a positive factor, and a number added to a channel of the whole batch
 };
 
-/// A norm's bend: it bends each element by itself, and the slope at |scale · x + shift| > limit is below a tenth of the
-/// largest.
+/// How a bounded norm, such as dyt, bends each element by itself: where |scale · x + shift| > limit, the slope is below
+/// a tenth of the largest.
 struct Bend {
   double scale = 1;
   double shift = 0;
