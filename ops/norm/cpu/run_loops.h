@@ -84,18 +84,28 @@ struct Addends {
   }
 };
 
+/// The elements from which on a run has several chains of sums, which take longer to begin and to end.
+template <class T>
+inline constexpr int64_t kShort = 8 * kLanes<T>;
+
+/// The sums of sum_run() for fewer than kShort elements.
+template <class T, class Term>
+HWY_INLINE Pair<double> sum_short_run(int64_t count, Term term) {
+  Pair<Lanes<T>> chain = {};
+  for_each_lanes<T>(count, [&](int64_t i, auto part) NORMA_INLINE { term(i, part).add_to(chain, part); });
+  const TwoSums sums = add_lanes(chain.first, chain.second);
+  return {sums.first, sums.second};
+}
+
 /// The sums of the Addends that term(i, part) gives for a run: in T over kChain vectors in four chains, then in double.
 template <class T, class Term>
 HWY_INLINE Pair<double> sum_run(int64_t count, Term term) {
   constexpr int64_t lanes = kLanes<T>;
+  if (count < kShort<T>) {
+    return sum_short_run<T>(count, term);
+  }
   Pair<double> total;
   int64_t i = 0;
-  if (count < 8 * lanes) {  // short: less to begin and to end
-    Pair<Lanes<T>> chain = {};
-    for_each_lanes<T>(count, [&](int64_t at, auto part) NORMA_INLINE { term(at, part).add_to(chain, part); });
-    const TwoSums sums = add_lanes(chain.first, chain.second);
-    return {sums.first, sums.second};
-  }
   do {
     const int64_t end = std::min(count, i + 4 * kChain * lanes);
     Pair<Lanes<T>> chain[4] = {};
@@ -138,12 +148,23 @@ inline Pair<double> gradient_sums(int64_t count, Dz dz, const S* x, T mean, T me
     return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
   });
 }
+/// The Addends of (sum of dz, sum of dz * xhat).
+template <class Dz, class S, class T = compute_t<S>>
+struct GradientTerm {
+  Dz dz;
+  const S* x;
+  T mean;
+  T mean_low;
+  T rstd;
+  template <class Part>
+  HWY_INLINE Addends<T> operator()(int64_t i, Part part) const {
+    const Lanes<T> g = dz.get(i, part);
+    return {g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
+  }
+};
 template <class Dz, class S, class T = compute_t<S>>
 inline Pair<double> gradient_sums(int64_t count, Dz dz, const S* x, T mean, T mean_low, T rstd) {
-  return sum_run<T>(count, [=](int64_t i, auto part) NORMA_INLINE {
-    const Lanes<T> g = dz.get(i, part);
-    return Addends<T>{g, g, difference(x, i, part, Same<T>{mean}, Same<T>{mean_low}) * rstd};
-  });
+  return sum_run<T>(count, GradientTerm<Dz, S>{dz, x, mean, mean_low, rstd});
 }
 
 /// The mean of the first few elements, exact where all are equal.

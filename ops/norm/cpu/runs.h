@@ -125,7 +125,7 @@ struct Runs {
       for_each_block_from_the_end(0, fast, slow_block > 1 ? fast : block, [&](int64_t fast_begin, int64_t fast_end) {
         for (int64_t i = slow_begin; i < slow_end; ++i) {
           for (int64_t j = fast_begin; j < fast_end; ++j) {
-            set_by_set ? f(first + i, j) : f(first + j, i);
+            f(first + (set_by_set ? i : j), set_by_set ? j : i);
           }
         }
       });

@@ -35,17 +35,23 @@ class RunsBackward {
     std::fill_n(sum, sets, 0.0);
     std::fill_n(sum_xhat, sets, 0.0);
     if (weights_wanted_ || !problem_.fixed_stats) {
-      runs_.for_each(first, last, [&](int64_t k, int64_t r) {
-        const int64_t weight = runs_.weight(outer, k, r);
+      const auto add = [&](int64_t k, int64_t weight, double of_dz, double of_dz_xhat) NORMA_INLINE {
         const double w = arrays_.weight == nullptr ? 1.0 : static_cast<double>(arrays_.weight[weight]);
-        const Pair<double> of_run = sums(outer, k, r);
-        sum[k - first] += w * of_run.first;
-        sum_xhat[k - first] += w * of_run.second;
+        sum[k - first] += w * of_dz;
+        sum_xhat[k - first] += w * of_dz_xhat;
         if (dweight != nullptr) {
-          dweight[weight] += of_run.second;
-          dbias[weight] += of_run.first;
+          dweight[weight] += of_dz_xhat;
+          dbias[weight] += of_dz;
         }
-      });
+      };
+      if (in_strips_ && runs_.length < kShort<T>) {
+        short_sums(outer, first, last, add);
+      } else {
+        runs_.for_each(first, last, [&](int64_t k, int64_t r) {
+          const Pair<double> of_run = sums(outer, k, r);
+          add(k, runs_.weight(outer, k, r), of_run.first, of_run.second);
+        });
+      }
     }
     if (arrays_.dx == nullptr && arrays_.dresidual == nullptr) {
       return;
@@ -73,6 +79,12 @@ class RunsBackward {
   }
   [[nodiscard]] T shift(int64_t weight) const { return arrays_.bias == nullptr ? T(0) : arrays_.bias[weight]; }
 
+  [[nodiscard]] auto where_positive(int64_t set, int64_t weight, int64_t at) const {
+    return WherePositive<S, Same<T>, Same<T>, Same<T>, Same<T>>{arrays_.dy + at,      arrays_.x + at,
+                                                                {arrays_.mean[set]},  {arrays_.mean_low[set]},
+                                                                {scale(set, weight)}, {shift(weight)}};
+  }
+
   /// Calls f(dz, offset, count) for a run, or for its pieces where they are staged. `dresidual` receives dz, unless it
   /// is null.
   template <class F>
@@ -92,13 +104,7 @@ class RunsBackward {
     const int64_t set = outer.set + k;
     const int64_t weight = runs_.weight(outer, k, r);
     if (dz_ == nullptr) {
-      return f(WherePositive<S, Same<T>, Same<T>, Same<T>, Same<T>>{arrays_.dy + offset,
-                                                                    arrays_.x + offset,
-                                                                    {arrays_.mean[set]},
-                                                                    {arrays_.mean_low[set]},
-                                                                    {scale(set, weight)},
-                                                                    {shift(weight)}},
-               offset, runs_.length);
+      return f(where_positive(set, weight, offset), offset, runs_.length);
     }
     for (int64_t begin = 0; begin < runs_.length; begin += kPiece) {
       const int64_t count = std::min(kPiece, runs_.length - begin);
@@ -129,6 +135,29 @@ class RunsBackward {
     return all;
   }
 
+  /// Calls add(k, weight, sum of dz, sum of dz * xhat) for runs shorter than kShort, whose dz an operand computes.
+  template <class Add>
+  void short_sums(const Runs::Outer& outer, int64_t first, int64_t last, Add add) const {
+    const auto run = [&](auto dz_of) {
+      runs_.for_each(first, last, [&](int64_t k, int64_t r) {
+        const int64_t set = outer.set + k;
+        const int64_t weight = runs_.weight(outer, k, r);
+        const int64_t at = runs_.offset(outer, k, r);
+        const GradientTerm term{dz_of(set, weight, at), arrays_.x + at, arrays_.mean[set], arrays_.mean_low[set],
+                                arrays_.rstd[set]};
+        const Pair<double> of_run = sum_short_run<T>(runs_.length, term);
+        add(k, weight, of_run.first, of_run.second);
+      });
+    };
+    if (arrays_.activation == Activation::identity) {
+      run([&](int64_t, int64_t, int64_t at) NORMA_INLINE { return Given<S>{arrays_.dy + at}; });
+    } else if (arrays_.bits != nullptr) {
+      run([&](int64_t, int64_t, int64_t at) NORMA_INLINE { return WhereBits<S>{arrays_.dy + at, arrays_.bits, at}; });
+    } else {
+      run([&](int64_t set, int64_t weight, int64_t at) NORMA_INLINE { return where_positive(set, weight, at); });
+    }
+  }
+
   /// Writes dx and dresidual of a run.
   void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient<double>& gradient) const {
     const int64_t set = outer.set + k;
@@ -151,20 +180,29 @@ class RunsBackward {
   void write_strip(const Runs::Outer& outer, int64_t first, int64_t first_run, int64_t count, int64_t first_sum,
                    const double* sum, const double* sum_xhat) const {
     const auto [centre, centre_low, rstd, by_dz, by_xhat, shift_of_dx, mean, mean_low, bias] = strip_;
+    const bool computes_z = arrays_.activation == Activation::relu && arrays_.bits == nullptr;
+    int64_t last_k = -1;
+    Pair<T> of_set;
+    InputGradient<T> gradient{};
     runs_.for_each_in_strip(first, first_run, count, [&](int64_t k, int64_t r, int64_t i) {
       const int64_t set = outer.set + k;
       const int64_t weight = runs_.weight(outer, k, r);
-      const auto gradient = of_dx_.template of<double>(arrays_.rstd[set], sum[k - first_sum], sum_xhat[k - first_sum]);
-      const Pair<T> of_set = centre_of(arrays_, set);
+      if (k != last_k) {
+        last_k = k;
+        of_set = centre_of(arrays_, set);
+        gradient = of_dx_.template of<T>(arrays_.rstd[set], sum[k - first_sum], sum_xhat[k - first_sum]);
+      }
       centre[i] = of_set.first;
       centre_low[i] = of_set.second;
       rstd[i] = arrays_.rstd[set];
       by_dz[i] = scale(set, weight);
-      by_xhat[i] = static_cast<T>(gradient.by_xhat);
-      shift_of_dx[i] = static_cast<T>(gradient.shift);
-      mean[i] = arrays_.mean[set];
-      mean_low[i] = arrays_.mean_low[set];
-      bias[i] = shift(weight);
+      by_xhat[i] = gradient.by_xhat;
+      shift_of_dx[i] = gradient.shift;
+      if (computes_z) {
+        mean[i] = arrays_.mean[set];
+        mean_low[i] = arrays_.mean_low[set];
+        bias[i] = shift(weight);
+      }
     });
     const int64_t at = runs_.offset(outer, first, first_run);
     const auto run = [&](auto dz_of) {
