@@ -61,6 +61,12 @@ Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tens
   return y;
 }
 
+/// b, to be compared with a. Integers are compared with a float64 number: with 2.5 and not with 2.
+Tensor number_beside(std::string_view op, const Tensor& a, double b) {
+  check_defined(op, "a", a);
+  return full({}, b, {.dtype = is_floating(a.dtype()) ? a.dtype() : DType::float64, .device = a.device()});
+}
+
 /// True where both a and b, of dtype bool, are true.
 Tensor both(const Tensor& a, const Tensor& b) {
   return where(a, b, full({}, 0, {.dtype = DType::boolean, .device = a.device()}));
@@ -228,11 +234,46 @@ Tensor greater(const Tensor& a, const Tensor& b) {
   return compare("greater", Comparison::greater, a, b);
 }
 
+Tensor not_equal(const Tensor& a, const Tensor& b) {
+  const Tensor same = equal(a, b);
+  return where(same, zeros_like(same), ones_like(same));
+}
+
+Tensor greater_equal(const Tensor& a, const Tensor& b) {
+  const Tensor above = greater(a, b);
+  return where(above, above, equal(a, b));
+}
+
+Tensor less(const Tensor& a, const Tensor& b) {
+  return greater(b, a);
+}
+
+Tensor less_equal(const Tensor& a, const Tensor& b) {
+  return greater_equal(b, a);
+}
+
+Tensor equal(const Tensor& a, double b) {
+  return equal(a, number_beside("equal", a, b));
+}
+
+Tensor not_equal(const Tensor& a, double b) {
+  return not_equal(a, number_beside("not_equal", a, b));
+}
+
 Tensor greater(const Tensor& a, double b) {
-  check_defined("greater", "a", a);
-  // Integers are compared with a float64 number: with 2.5 and not with 2.
-  const DType dtype = is_floating(a.dtype()) ? a.dtype() : DType::float64;
-  return compare("greater", Comparison::greater, a, full({}, b, {.dtype = dtype, .device = a.device()}));
+  return greater(a, number_beside("greater", a, b));
+}
+
+Tensor greater_equal(const Tensor& a, double b) {
+  return greater_equal(a, number_beside("greater_equal", a, b));
+}
+
+Tensor less(const Tensor& a, double b) {
+  return less(a, number_beside("less", a, b));
+}
+
+Tensor less_equal(const Tensor& a, double b) {
+  return less_equal(a, number_beside("less_equal", a, b));
 }
 
 }  // namespace norma

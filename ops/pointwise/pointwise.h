@@ -52,10 +52,20 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::
 /// bounds: as in PyTorch 2.15 (before, it passed there).
 Tensor clamp(const Tensor& x, double low, double high);
 
-/// Comparisons give bool and have no gradient.
+/// Comparisons give bool and have no gradient. Where an element is NaN, only not_equal() holds. An integer is compared
+/// with the double itself: 2 is less than 2.5.
 Tensor equal(const Tensor& a, const Tensor& b);
+Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);
+Tensor greater_equal(const Tensor& a, const Tensor& b);
+Tensor less(const Tensor& a, const Tensor& b);
+Tensor less_equal(const Tensor& a, const Tensor& b);
+Tensor equal(const Tensor& a, double b);
+Tensor not_equal(const Tensor& a, double b);
 Tensor greater(const Tensor& a, double b);
+Tensor greater_equal(const Tensor& a, double b);
+Tensor less(const Tensor& a, double b);
+Tensor less_equal(const Tensor& a, double b);
 
 // In-place functions write the result into x, which keeps its strides and dtype, and return x. b must broadcast to x's
 // sizes and is converted to x's dtype, which must not be an integer when b's is not. b may lie in x's memory. They

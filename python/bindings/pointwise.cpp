@@ -37,7 +37,12 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   binary("mul", "__mul__", [](const Tensor& a, const auto& b) { return mul(a, b); });
   binary("div", "__truediv__", [](const Tensor& a, const auto& b) { return div(a, b); });
   binary("pow", "__pow__", [](const Tensor& a, const auto& b) { return pow(a, b); });
+  binary("equal", "__eq__", [](const Tensor& a, const auto& b) { return equal(a, b); });
+  binary("not_equal", "__ne__", [](const Tensor& a, const auto& b) { return not_equal(a, b); });
   binary("greater", "__gt__", [](const Tensor& a, const auto& b) { return greater(a, b); });
+  binary("greater_equal", "__ge__", [](const Tensor& a, const auto& b) { return greater_equal(a, b); });
+  binary("less", "__lt__", [](const Tensor& a, const auto& b) { return less(a, b); });
+  binary("less_equal", "__le__", [](const Tensor& a, const auto& b) { return less_equal(a, b); });
   tensor.def("__radd__", of_number([](double a, const Tensor& b) { return a + b; }), nb::is_operator(), Released())
       .def("__rsub__", of_number([](double a, const Tensor& b) { return a - b; }), nb::is_operator(), Released())
       .def("__rmul__", of_number([](double a, const Tensor& b) { return a * b; }), nb::is_operator(), Released())
@@ -48,7 +53,6 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   // NumPy would take a tensor for an array, and the result would have no tape.
   tensor.attr("__array_ufunc__") = nb::none();
   m.def("maximum", &maximum, nb::arg("a"), nb::arg("b"), Released(), doc("maximum"));
-  m.def("equal", &equal, nb::arg("a"), nb::arg("b"), Released(), doc("equal"));
   m.def("where", &where, nb::arg("condition"), nb::arg("a"), nb::arg("b"), Released(), doc("where"));
   const auto unary = [&](const char* name, Tensor (*f)(const Tensor&)) {
     m.def(name, f, nb::arg("x"), Released(), doc(name));

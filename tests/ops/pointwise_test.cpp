@@ -67,7 +67,8 @@ const BinaryCase kBinaryCases[] = {
     {"mul", mul, [](double a, double b) { return a * b; }},
     {"div", div, [](double a, double b) { return a / b; }},
     {"maximum", maximum, [](double a, double b) { return std::max(a, b); }},
-    {"equal", equal, [](double a, double b) { return double(a == b); }},
+    {"equal", [](const Tensor& a, const Tensor& b) { return equal(a, b); },
+     [](double a, double b) { return double(a == b); }},
     {"greater", [](const Tensor& a, const Tensor& b) { return greater(a, b); },
      [](double a, double b) { return double(a > b); }},
 };
@@ -229,17 +230,31 @@ TEST_CASE("maximum: NaN on either side gives NaN") {
   }
 }
 
-TEST_CASE("pointwise: comparisons with NaN are false") {
-  const Tensor a = row<double>({kNaN, 1, kNaN});
-  const Tensor b = row<double>({1, kNaN, kNaN});
-  CHECK(equal(a, b).to_vector<int>() == std::vector<int>{0, 0, 0});
-  CHECK(greater(a, b).to_vector<int>() == std::vector<int>{0, 0, 0});
+TEST_CASE("pointwise: comparisons, where NaN is unequal to all") {
+  const Tensor a = row<double>({1, 2, 3, kNaN, 1, kNaN});
+  const Tensor b = row<double>({2, 2, 2, 1, kNaN, kNaN});
+  const auto ints = [](const Tensor& y) { return y.to_vector<int>(); };
+  CHECK(ints(equal(a, b)) == std::vector<int>{0, 1, 0, 0, 0, 0});
+  CHECK(ints(not_equal(a, b)) == std::vector<int>{1, 0, 1, 1, 1, 1});
+  CHECK(ints(greater(a, b)) == std::vector<int>{0, 0, 1, 0, 0, 0});
+  CHECK(ints(greater_equal(a, b)) == std::vector<int>{0, 1, 1, 0, 0, 0});
+  CHECK(ints(less(a, b)) == std::vector<int>{1, 0, 0, 0, 0, 0});
+  CHECK(ints(less_equal(a, b)) == std::vector<int>{1, 1, 0, 0, 0, 0});
+  CHECK(ints(equal(a, 2)) == std::vector<int>{0, 1, 0, 0, 0, 0});
+  CHECK(ints(not_equal(a, 2)) == std::vector<int>{1, 0, 1, 1, 1, 1});
+  CHECK(ints(greater(a, 2)) == std::vector<int>{0, 0, 1, 0, 0, 0});
+  CHECK(ints(greater_equal(a, 2)) == std::vector<int>{0, 1, 1, 0, 0, 0});
+  CHECK(ints(less(a, 2)) == std::vector<int>{1, 0, 0, 0, 1, 0});
+  CHECK(ints(less_equal(a, 2)) == std::vector<int>{1, 1, 0, 0, 1, 0});
 }
 
 TEST_CASE("pointwise: comparisons of bool, uint8 and integers with fractions") {
   CHECK(equal(mask({0, 1, 1}), mask({0, 0, 1})).to_vector<int>() == std::vector<int>{1, 0, 1});
   CHECK(greater(row<uint8_t>({200, 3}), row<uint8_t>({100, 100})).to_vector<int>() == std::vector<int>{1, 0});
   CHECK(greater(row<int64_t>({2, 3}), 2.5).to_vector<int>() == std::vector<int>{0, 1});
+  CHECK(less_equal(row<int64_t>({2, 3}), 2.5).to_vector<int>() == std::vector<int>{1, 0});
+  CHECK(equal(row<int64_t>({2, 3}), 2.5).to_vector<int>() == std::vector<int>{0, 0});
+  CHECK(error_of([] { less_equal(Tensor(), 2); }) == "less_equal: a: expected a tensor, got none");
   CHECK_FALSE(greater(row<float>({1}), 0).requires_grad());
 }
 
