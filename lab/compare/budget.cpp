@@ -27,7 +27,7 @@ namespace norma::lab {
 
 namespace {
 
-constexpr double kUsable = 6.0 / 7;
+constexpr double kUsable = 4.0 / 5;
 constexpr double kTimingShare = 0.25;
 constexpr int64_t kFewestBatches = 10;
 constexpr double kMinute = 60;

@@ -38,7 +38,7 @@ struct BudgetOptions {
   bool firm = true;  ///< false: if even the shortest runs do not fit, they are taken
 };
 
-/// Finds the longest runs that fit into the budget with one seventh in reserve, since a machine's speed varies. They
+/// Finds the longest runs that fit into the budget with a fifth in reserve, since a machine's speed varies. They
 /// are whole batches of every batch size if possible, and at least ten batches of the largest. Timing takes at most a
 /// quarter of the budget. Its rounds become fewer for that, down to fewest_rounds(), if there are any. `costs` are of
 /// the cells, one by one. Throws Error "compare: budget: expected at least 75s, …" when the shortest runs do not fit,

@@ -30,22 +30,22 @@ TEST_CASE("budget: the runs are as long as fits, in whole batches of every size"
   const Comparison comparison = planned({4, 6}, 0);
   // Per image 2 / 4 + 2 / 6 + …: 1.6667 for the four cells; 4 · (1 + 2) beside it.
   const std::vector<RunCost> costs(4, {.step = 2, .start = 1, .evaluation = 2});
-  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 700, .spent = 8});
+  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 750, .spent = 8});
   // 600 - 8 - 12 are left, which is 348 images: 29 times 12.
   CHECK(plan.images == 348);
   CHECK(plan.seconds == doctest::Approx(600));
   CHECK(plan.cells == std::vector<double>{177, 177, 119, 119});
   CHECK(describe_plan(comparison, plan) == "4 runs of 348 images each: about 10m");
-  CHECK(plan_budget(comparison, costs, {.budget = 699, .spent = 8}).images == 336);
+  CHECK(plan_budget(comparison, costs, {.budget = 749, .spent = 8}).images == 336);
 }
 
 TEST_CASE("budget: one that is too short says what would do") {
   const Comparison comparison = planned({4, 6}, 0);
   const std::vector<RunCost> costs(4, {.step = 2, .start = 1, .evaluation = 2});
-  // Ten batches of 6 are 60 images: 100 s, and 12 beside it: 112 of 6 / 7.
-  CHECK(plan_budget(comparison, costs, {.budget = 131}).images == 60);
-  CHECK(test::error_of([&] { plan_budget(comparison, costs, {.budget = 130}); }) ==
-        "compare: budget: expected at least 131s for 4 runs of 60 images each, the shortest, got 130s; fewer runs, "
+  // Ten batches of 6 are 60 images: 100 s, and 12 beside it: 112 of 4 / 5.
+  CHECK(plan_budget(comparison, costs, {.budget = 140}).images == 60);
+  CHECK(test::error_of([&] { plan_budget(comparison, costs, {.budget = 139}); }) ==
+        "compare: budget: expected at least 140s for 4 runs of 60 images each, the shortest, got 139s; fewer runs, "
         "smaller networks or fewer --test-images take less");
 }
 
@@ -55,7 +55,7 @@ TEST_CASE("budget: one that is not firm is for the shortest runs where they do n
   const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 10, .firm = false});
   CHECK(plan.images == 60);
   CHECK(plan.seconds == doctest::Approx(112));
-  CHECK(plan_budget(comparison, costs, {.budget = 700, .spent = 8, .firm = false}).images == 348);
+  CHECK(plan_budget(comparison, costs, {.budget = 750, .spent = 8, .firm = false}).images == 348);
 }
 
 TEST_CASE("budget: rounds of timing take a quarter of it at most, and are enough to show a tax") {
@@ -77,7 +77,7 @@ TEST_CASE("budget: rounds of timing take a quarter of it at most, and are enough
 TEST_CASE("budget: a run's fit is measured once") {
   const Comparison comparison = planned({4}, 0);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 0, .fit = 50, .epoch = 100});
-  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 700});  // 600 s: 50 and 250 steps for each run
+  const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 750});  // 600 s: 50 and 250 steps for each run
   CHECK(plan.images == 1000);
   CHECK(plan.cells == std::vector<double>{300, 300});
 }
@@ -86,8 +86,8 @@ TEST_CASE("budget: a run is evaluated after every epoch") {
   const Comparison comparison = planned({4}, 0);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 100, .epoch = 400});
   // 600 s for each run: three evaluations leave 300 steps, which are three epochs.
-  CHECK(plan_budget(comparison, costs, {.budget = 1400}).images == 1200);
-  CHECK(plan_budget(comparison, costs, {.budget = 1399}).images == 1196);
+  CHECK(plan_budget(comparison, costs, {.budget = 1500}).images == 1200);
+  CHECK(plan_budget(comparison, costs, {.budget = 1499}).images == 1196);
 }
 
 TEST_CASE("budget: averaged weights are evaluated, too, and new statistics take passes") {
@@ -109,9 +109,9 @@ TEST_CASE("budget: averaged weights are evaluated, too, and new statistics take 
 TEST_CASE("budget: learning rates are tried within it") {
   Comparison comparison = planned({4}, 0);
   const std::vector<RunCost> costs(2, {.step = 1, .start = 0, .evaluation = 0});
-  CHECK(plan_budget(comparison, costs, {.budget = 1400}).images == 2400);  // 1200 s for two runs of 600 steps
+  CHECK(plan_budget(comparison, costs, {.budget = 1500}).images == 2400);  // 1200 s for two runs of 600 steps
   comparison.tune_lr = true;
-  CHECK(plan_budget(comparison, costs, {.budget = 1400}).images == 1200);  // and five trials of a fifth beside each
+  CHECK(plan_budget(comparison, costs, {.budget = 1500}).images == 1200);  // and five trials of a fifth beside each
 }
 
 TEST_CASE("budget: times that it is told in") {
