@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `--grad-checkpointing` takes and gives: the most memory of a training step and its time, with it and without.
+"""What `--recompute-norms` and `--grad-checkpointing` take and give: the most memory of a training step and its time.
 
-Norma, and PyTorch with timm's set_grad_checkpointing(), as processes of their own (see peers.py). With and without take
-turns step by step. Memory is the most that a process held, as the operating system counts (VmHWM). Training is in float32
-and channels_last, with AdamW and images of 224 pixels. Prints a Markdown table, and writes all figures to
-benchmarks/results/PROCESSOR/grad_checkpointing.json.
+Norma with neither and with each, and PyTorch with and without timm's set_grad_checkpointing(), as processes of their own
+(see peers.py). The processes of a program take turns step by step. Memory is the most that a process held, as the
+operating system counts (VmHWM). Training is in float32 and channels_last, with AdamW and images of 224 pixels. Prints a
+Markdown table, and writes all figures to benchmarks/results/PROCESSOR/grad_checkpointing.json.
 
     ./run build && python3 benchmarks/grad_checkpointing.py
 """
@@ -23,19 +23,21 @@ BATCHES = (8, 32)
 
 
 def measure(programs, model, batch, rounds):
-    """By program: seconds of each round and the most resident bytes, without and with checkpoints."""
-    rows = {}
+    """By program and option ("" without one): seconds of each round and the most resident bytes."""
+    rows = []
     common = ["--model", model, "--bench", "train", "-b", batch, "--channels-last"]
-    for program, start in (("norma", programs.start_norma), ("pytorch", programs.start_pytorch)):
-        pair = [start(common), start([*common, "--grad-checkpointing"])]
-        for contender in pair:
+    for program, start, choices in (("Norma", programs.start_norma, ("", "--recompute-norms", "--grad-checkpointing")),
+                                    ("PyTorch", programs.start_pytorch, ("", "--grad-checkpointing"))):
+        contenders = {option: start([*common, *option.split()]) for option in choices}
+        for contender in contenders.values():
             contender.step()  # memory and plans are made
-        seconds = [[], []]
+        seconds = {option: [] for option in choices}
         for _ in range(rounds):
-            for times, contender in zip(seconds, pair):
-                times.append(contender.step())
-        rows[program] = {"seconds": seconds, "peak_rss": [contender.stop() for contender in pair]}
-    return {"name": model, "batch_size": batch} | rows
+            for option, contender in contenders.items():
+                seconds[option].append(contender.step())
+        rows += [{"name": model, "batch_size": batch, "program": program, "option": option, "seconds": seconds[option],
+                  "peak_rss": contender.stop()} for option, contender in contenders.items()]
+    return rows
 
 
 def middle_of_ratios(above, below):
@@ -43,18 +45,16 @@ def middle_of_ratios(above, below):
 
 
 def table(rows):
-    lines = ["| network | batch | Norma, MB | with checkpoints, MB | less memory | time | PyTorch, MB | with checkpoints, MB | "
-             "less memory | time | Norma / PyTorch, MB | both with checkpoints |",
-             "|---|---|---|---|---|---|---|---|---|---|---|---|"]
+    lines = ["| network | batch | program | option | MB | of those without | time | MB of PyTorch's without |",
+             "|---|---|---|---|---|---|---|---|"]
+    without = {(row["name"], row["batch_size"], row["program"]): row for row in rows if not row["option"]}
     for row in rows:
-        cells = []
-        for program in ("norma", "pytorch"):
-            without, checkpoints = row[program]["peak_rss"]
-            time = middle_of_ratios(row[program]["seconds"][1], row[program]["seconds"][0])
-            cells += [f"{without / 1e6:.0f}", f"{checkpoints / 1e6:.0f}", f"{100 * (1 - checkpoints / without):.0f} %",
-                      f"{time:.2f}"]
-        cells += [f"{ours / theirs:.2f}" for ours, theirs in zip(row["norma"]["peak_rss"], row["pytorch"]["peak_rss"])]
-        lines.append(f"| {row['name']} | {row['batch_size']} | " + " | ".join(cells) + " |")
+        network = row["name"], row["batch_size"]
+        own, pytorch = without[(*network, row["program"])], without[(*network, "PyTorch")]
+        cells = [row["name"], row["batch_size"], row["program"], f"`{row['option']}`" if row["option"] else "–",
+                 f"{row['peak_rss'] / 1e6:.0f}", f"{row['peak_rss'] / own['peak_rss']:.2f}",
+                 f"{middle_of_ratios(row['seconds'], own['seconds']):.2f}", f"{row['peak_rss'] / pytorch['peak_rss']:.2f}"]
+        lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
     return lines
 
 
@@ -72,7 +72,8 @@ def main():
     options.isa, options.norma = None, options.turns  # of what peers.py asks
     peers.check_programs(options)
     programs = peers.Programs(options)
-    rows = [measure(programs, model, batch, options.rounds) for model in options.model for batch in options.batch_size]
+    rows = [row for model in options.model for batch in options.batch_size
+            for row in measure(programs, model, batch, options.rounds)]
     print("\n".join(table(rows)))
     machine = processor.describe()
     folder = options.results / machine["folder"]

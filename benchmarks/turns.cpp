@@ -52,6 +52,7 @@ int main(int argc, char** argv) {
   app.add_flag("--channels-last", recipe.channels_last);
   app.add_flag("--fold", options.fold, "inference: fold batch norms into the convolutions before them");
   app.add_flag("--grad-checkpointing", recipe.grad_checkpointing, "training: blocks are computed again in backward");
+  app.add_flag("--recompute-norms", recipe.recompute_norms, "training: norms are computed again in backward");
   CLI11_PARSE(app, argc, argv);
   options.mode = mode == "train" ? bench::Mode::train : bench::Mode::infer;
   try {

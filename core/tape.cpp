@@ -12,6 +12,7 @@ namespace norma {
 namespace {
 
 thread_local bool grad_enabled_ = true;
+thread_local bool remakes_outputs_ = false;
 std::atomic<uint64_t> next_sequence = 0;
 
 /// The edge along which the gradient of `input` goes.
@@ -91,6 +92,33 @@ bool grad_enabled() {
 }
 void set_grad_enabled(bool enabled) {
   grad_enabled_ = enabled;
+}
+
+bool remakes_outputs() {
+  return remakes_outputs_;
+}
+void set_remakes_outputs(bool on) {
+  remakes_outputs_ = on;
+}
+
+void offer_remake(const Tensor& output, RemakeFunction remake) {
+  const std::shared_ptr<Node>& node = output.impl().node;
+  if (!remakes_outputs_ || node == nullptr) {
+    return;
+  }
+  node->remake_ops = 1;
+  for (const SavedTensor& saved : node->saved) {
+    node->remake_ops += saved.value().defined() ? 0 : saved.node()->remake_ops;
+  }
+  if (node->remake_ops < kMostRemakes) {
+    node->remake = std::move(remake);
+    node->remake_version = output.version();
+  }
+}
+
+bool can_be_remade(const Tensor& x) {
+  const std::shared_ptr<Node>& node = x.impl().node;
+  return remakes_outputs_ && node != nullptr && node->remake && node->remake_version == x.version();
 }
 
 uint64_t next_node_number() {
@@ -188,8 +216,12 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
 // --- saved tensors --------------------------------------------------------------------------------------------
 
 SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs) {
-  value_ = x.detach();
   version_ = x.version();
+  if (can_be_remade(x)) {
+    node_ = x.impl().node;
+    return;
+  }
+  value_ = x.detach();
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (outputs[i].is_same(x)) {
       is_output_ = true;
@@ -204,7 +236,22 @@ SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs) {
   }
 }
 
+Tensor SavedTensor::remade() const {
+  Tensor result;
+  {
+    const NoGradGuard no_grad;
+    result = node_->remake(BackwardContext(node_, {}, /* create_graph= */ false));
+  }
+  if (grad_enabled()) {
+    attach(result, node_, output_index_);
+  }
+  return result;
+}
+
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) const {
+  if (!value_.defined()) {
+    return remade();
+  }
   check(value_.version() == version_, owner->name,
         "saved tensor {} ({}) was changed in place: it is at version {}, backward needs version {}", position,
         describe(value_), value_.version(), version_);

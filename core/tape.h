@@ -27,7 +27,7 @@ class SavedTensor {
   /// The tensor; with its place on the tape if gradients are on. `owner` is the node that saved it as number
   /// `position`. Throws Error when it was changed in place since.
   [[nodiscard]] Tensor unpack(const std::shared_ptr<Node>& owner, size_t position) const;
-  /// The tensor without its place on the tape, also if it was changed since.
+  /// The tensor without its place on the tape, also if it was changed since; undefined if unpack() remakes it.
   [[nodiscard]] const Tensor& value() const { return value_; }
   [[nodiscard]] bool is_leaf() const { return leaf_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }
@@ -39,6 +39,8 @@ class SavedTensor {
   size_t output_index_ = 0;
   int64_t version_ = 0;
   bool is_output_ = false;  // of the owner
+
+  [[nodiscard]] Tensor remade() const;
 };
 
 /// The saved tensors and the flags that a backward function may ask for.
@@ -70,6 +72,10 @@ using UnaryBackwardFunction = std::function<Tensors(const Tensor& grad_output, c
 /// gives tensors with their places on the tape.
 using RecomputeFunction = std::function<Tensors(const BackwardContext& context)>;
 
+/// Computes an op's only output again from what its node has saved, in the same bits and strides. Runs with gradients
+/// off.
+using RemakeFunction = std::function<Tensor(const BackwardContext& context)>;
+
 /// The destination of one input's gradient: output `output_index` of `node`, or the .grad of `leaf`, or nothing.
 struct Edge {
   std::shared_ptr<Node> node;
@@ -92,7 +98,10 @@ struct Node {
   BackwardFunction backward;
   /// In place of `backward`, for a node that stands for a part of the tape: see record_recomputed().
   RecomputeFunction recompute;
-  bool released = false;  ///< backward() ran over it and dropped what it had saved
+  RemakeFunction remake;       ///< of output 0; see offer_remake()
+  int64_t remake_version = 0;  ///< of the output that it remakes
+  int remake_ops = 0;          ///< that it runs, with those that remake what it needs
+  bool released = false;       ///< backward() ran over it and dropped what it had saved
 
   Node() = default;
   Node(const Node&) = delete;
@@ -116,6 +125,30 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
 Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
                           RecomputeFunction recompute);
 
+/// Says how `output`, the only output of the op recorded last, is computed again. While a RemakeGuard lives, ops that
+/// save it keep its node instead, so that its memory is free as soon as nobody else needs it, and each of them computes
+/// it again in backward. For outputs that cost little beside the ops that save them: those of norms and activations.
+/// Does nothing without a guard, if the op was not recorded, or if kMostRemakes ops would run for the output.
+inline constexpr int kMostRemakes = 4;
+void offer_remake(const Tensor& output, RemakeFunction remake);
+/// True iff an op that saves x keeps no memory of x's.
+bool can_be_remade(const Tensor& x);
+
+/// True iff outputs are remade on this thread.
+bool remakes_outputs();
+void set_remakes_outputs(bool on);
+
+/// Outputs are remade for as long as it lives, if it is `on`: offer_remake(). It need not live during backward().
+class RemakeGuard {
+ public:
+  explicit RemakeGuard(bool on = true) : before_(remakes_outputs()) { set_remakes_outputs(on); }
+  ~RemakeGuard() { set_remakes_outputs(before_); }
+  RemakeGuard(const RemakeGuard&) = delete;
+  RemakeGuard& operator=(const RemakeGuard&) = delete;
+
+ private:
+  bool before_;
+};
 /// x with a place of its own on the tape, behind x, and the same storage. Its gradient comes from its own uses alone.
 Tensor identity(const Tensor& x);
 

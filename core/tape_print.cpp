@@ -41,7 +41,7 @@ std::vector<size_t> saved_bytes_by_node(const std::vector<std::shared_ptr<Node>>
   for (const std::shared_ptr<Node>& node : nodes) {
     size_t sum = 0;
     for (const SavedTensor& saved : node->saved) {
-      if (!saved.is_leaf() && seen.insert(saved.value().storage().get()).second) {
+      if (saved.value().defined() && !saved.is_leaf() && seen.insert(saved.value().storage().get()).second) {
         sum += saved.value().storage()->bytes();
       }
     }

@@ -29,6 +29,7 @@ struct Recipe {
   bool zero_init_last = false;
   double drop_path = 0;
   bool grad_checkpointing = false;
+  bool recompute_norms = false;
   bool sync_bn = false;  ///< all batch norms are `sync_batch`: their statistics are those of all processes
 
   // The images.

@@ -147,6 +147,9 @@ std::vector<std::vector<Option>> table() {
              Option("grad-checkpointing", &Recipe::grad_checkpointing,
                     "keep only the inputs of blocks and compute the rest again in backward: the same numbers in less "
                     "memory and more time"),
+             Option("recompute-norms", &Recipe::recompute_norms,
+                    "keep no outputs of norms and activations, and compute them again in backward: the same numbers in "
+                    "less memory and little more time"),
              Option("sync-bn", &Recipe::sync_bn,
                     "batch norm over the images of all processes (--procs), as in one process",
                     {.on_resume = kFixed, .needs = kBatchNorm})}),

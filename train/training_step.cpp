@@ -100,6 +100,7 @@ Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch
     Tensor loss;
     {
       const PrecisionScope scope(run.precision, &run.casts);
+      const RemakeGuard remake(run.recipe.recompute_norms);
       loss = forward(run, batch);
     }
     if (batches > 1) {  // gradients add up to that of the mean

@@ -79,6 +79,7 @@ StepParts Step::run() {
     Tensor loss;
     {
       const train::PrecisionScope scope(precision_);
+      const RemakeGuard remake(options_.recipe.recompute_norms);
       loss = cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
     }
     forward_end.record();

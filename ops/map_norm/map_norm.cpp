@@ -109,6 +109,19 @@ Tensor MapLayout::copy_back(const Tensor& in_order) const {
   return result;
 }
 
+namespace {
+
+/// The inputs and the statistics that record_map_norm() saved.
+std::pair<Tensors, Tensors> saved_parts(const BackwardContext& c, size_t input_count, size_t saved_count) {
+  std::pair<Tensors, Tensors> parts;
+  for (size_t i = 0; i < saved_count; ++i) {
+    (i < input_count ? parts.first : parts.second).push_back(c.saved(i));
+  }
+  return parts;
+}
+
+}  // namespace
+
 Tensor record_map_norm(const RecordedMapNorm& norm) {
   const bool with_relu = norm.activation == Activation::relu;
   Tensors saved = norm.inputs;
@@ -117,10 +130,7 @@ Tensor record_map_norm(const RecordedMapNorm& norm) {
       norm.op, norm.inputs, norm.y, saved,
       [op = norm.op, input_count = norm.inputs.size(), saved_count = saved.size(), with_relu, composed = norm.composed,
        backward = norm.backward](const Tensor& dy, const BackwardContext& c) -> Tensors {
-        Tensors inputs;
-        for (size_t i = 0; i < input_count; ++i) {
-          inputs.push_back(c.saved(i));
-        }
+        const auto [inputs, stats] = saved_parts(c, input_count, saved_count);
         if (c.create_graph()) {
           const auto with_activation = [&](const Tensors& in) -> Tensors {
             const Tensor z = composed(in);
@@ -128,14 +138,17 @@ Tensor record_map_norm(const RecordedMapNorm& norm) {
           };
           return gradients_of_composed(with_activation, inputs, {dy}, c);
         }
-        Tensors stats;
-        for (size_t i = input_count; i < saved_count; ++i) {
-          stats.push_back(c.saved(i));
-        }
         const OpScope scope(
-            [&] { return OpWork{.op = std::string(op) + "_backward", .bytes = bytes_of(dy, inputs[0], inputs[0])}; });
+            [&, &x = inputs[0]] { return OpWork{.op = std::string(op) + "_backward", .bytes = bytes_of(dy, x, x)}; });
         return backward(dy, inputs, stats);
       });
+  if (norm.forward) {
+    offer_remake(y, [input_count = norm.inputs.size(), saved_count = saved.size(),
+                     forward = norm.forward](const BackwardContext& c) {
+      const auto [inputs, stats] = saved_parts(c, input_count, saved_count);
+      return forward(inputs, stats);
+    });
+  }
   return with_relu ? y : activate(y, norm.activation);
 }
 
@@ -258,15 +271,21 @@ Tensor map_norm(const MapNorm& norm, const Tensors& inputs, const std::function<
   const Tensor in_order = layout.in_order(x, x.dtype());
   const Tensors stats = stats_of ? stats_of(in_order) : Tensors{};
   const Tensor y = MapCall(norm, inputs, layout, stats).forward(layout, in_order);
-  return record_map_norm({.op = norm.op,
-                          .activation = norm.activation,
-                          .inputs = inputs,
-                          .stats = stats,
-                          .y = layout.copy_back(y),
-                          .composed = norm.composed,
-                          .backward = [norm](const Tensor& dy, const Tensors& in, const Tensors& saved_stats) {
-                            return map_norm_backward(norm, dy, in, saved_stats);
-                          }});
+  const auto again = [norm](const Tensors& in, const Tensors& saved_stats) {
+    const MapLayout same = layout_of(norm, in[0]);
+    const OpScope forward([&, &x = in[0]] { return OpWork{.op = std::string(norm.op), .bytes = bytes_of(x, x)}; });
+    return same.copy_back(MapCall(norm, in, same, saved_stats).forward(same, same.in_order(in[0], in[0].dtype())));
+  };
+  return record_map_norm(
+      {.op = norm.op,
+       .activation = norm.activation,
+       .inputs = inputs,
+       .stats = stats,
+       .y = layout.copy_back(y),
+       .composed = norm.composed,
+       .backward = [norm](const Tensor& dy, const Tensors& in,
+                          const Tensors& saved_stats) { return map_norm_backward(norm, dy, in, saved_stats); },
+       .forward = again});
 }
 
 Tensor computed_in(DType dtype, const Tensor& x) {

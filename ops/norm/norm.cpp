@@ -308,9 +308,16 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
                                  .bias_dtype = bias.defined() ? bias.dtype() : x.dtype(),
                                  .parts = options.parts,
                                  .count_of_parts = options.count_of_parts};
-  const Tensors saved{x, stats, weight, z_again ? bias : Tensor{}, z_again ? residual : Tensor{}, bits};
+  const bool remade = remakes_outputs() && !with_bits && !norm_reference();
+  const Tensors saved{x,
+                      stats,
+                      weight,
+                      z_again ? bias : Tensor{},
+                      z_again ? residual : Tensor{},
+                      bits,
+                      remade && !z_again ? bias : Tensor{}};
   describe(op, [&] { return attributes_of(spec, options); });
-  return record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
     NormNode node = without_tensors;
     node.x = c.saved(0);
     node.stats = c.saved(1);
@@ -330,6 +337,16 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
     }
     return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
   });
+  if (remade) {
+    offer_remake(y, [op = std::string(op), spec, activation, z_again](const BackwardContext& c) {
+      const Tensor of = c.saved(0);
+      Tensor with = c.saved(1);
+      const ForwardOptions fixed{.fixed_stats = with, .then = {.activation = activation, .residual = c.saved(4)}};
+      const OpScope scope([&] { return OpWork{.op = op, .bytes = bytes_of(of, of, fixed.then.residual)}; });
+      return compute(op, of, spec, c.saved(2), c.saved(z_again ? 3 : 6), fixed, with, {});
+    });
+  }
+  return y;
 }
 
 Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor& x, const NormSpec& spec,

@@ -22,10 +22,15 @@ Tensor smooth(std::string_view op, Unary f, const Tensor& input,
               Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
   const Tensor x = autocast_input(op, input);
   const Tensor y = pointwise::unary(op, f, x);
-  return record(op, {x}, y, {kernel_saves_output(f) ? y : x},
-                [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {c.create_graph() ? composed(c.saved(0), dy) : pointwise::unary_backward(f, c.saved(0), dy)};
-                });
+  record(op, {x}, y, {kernel_saves_output(f) ? y : x},
+         [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
+           return {c.create_graph() ? composed(c.saved(0), dy) : pointwise::unary_backward(f, c.saved(0), dy)};
+         });
+  if (!kernel_saves_output(f)) {
+    offer_remake(y,
+                 [op = std::string(op), f](const BackwardContext& c) { return pointwise::unary(op, f, c.saved(0)); });
+  }
+  return y;
 }
 
 }  // namespace

@@ -218,8 +218,14 @@ Tensor permute(const Tensor& x, const Axes& order) {
     }
     return OpAttributes{{"order", axes}};
   });
-  return record("permute", {x}, alias(x, sizes, strides, x.offset()), {},
-                [inverse](const Tensor& dy, const BackwardContext&) { return Tensors{permute(dy, inverse)}; });
+  const bool remade = can_be_remade(x);
+  const Tensor y =
+      record("permute", {x}, alias(x, sizes, strides, x.offset()), remade ? Tensors{x} : Tensors{},
+             [inverse](const Tensor& dy, const BackwardContext&) { return Tensors{permute(dy, inverse)}; });
+  if (remade) {
+    offer_remake(y, [order](const BackwardContext& c) { return permute(c.saved(0), order); });
+  }
+  return y;
 }
 
 Tensor transpose(const Tensor& x, int64_t a, int64_t b) {

@@ -50,6 +50,8 @@ void add_check(nb::module_& m, const char* name, Check check_gradients) {
 void add_tape(nb::module_& m) {
   m.def("grad_enabled", &grad_enabled, doc("grad_enabled"));
   m.def("set_grad_enabled", &set_grad_enabled, nb::arg("enabled"));
+  m.def("remakes_outputs", &remakes_outputs, doc("remakes_outputs"));
+  m.def("set_remakes_outputs", &set_remakes_outputs, nb::arg("on"));
   m.def(
       "grad",
       [](const OneOrMore& outputs, const OneOrMore& inputs, const std::optional<OneOrMore>& grad_outputs,

@@ -12,7 +12,8 @@ if "OMP_WAIT_POLICY" not in os.environ:
 
 from norma import models as models, nn as nn, optim as optim  # noqa: E402
 from norma._compare import Comparison as Comparison, compare as compare, run as run  # noqa: E402
-from norma._grad_mode import enable_grad as enable_grad, no_grad as no_grad  # noqa: E402
+from norma._grad_mode import (  # noqa: E402
+    enable_grad as enable_grad, no_grad as no_grad, remake_outputs as remake_outputs)
 from norma._norma import *  # noqa: E402, F403
 from norma._norma import version  # noqa: E402
 from norma._register import register_norm as register_norm  # noqa: E402

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +18,12 @@ using norma::test::random_tensor;
 
 namespace {
 
+/// What the tape keeps less of.
+enum class Less { nothing, blocks, outputs };
+
 /// All numbers that a few steps of training leave: losses, gradients, parameters and buffers.
-std::vector<float> trained(const std::string& name, const std::string& norm, bool checkpoints) {
+std::vector<float> trained(const std::string& name, const std::string& norm, Less less) {
+  const bool checkpoints = less == Less::blocks;
   ModelOptions options{.num_classes = 5, .norm = norm, .drop_path = 0.3, .grad_checkpointing = checkpoints, .seed = 2};
   if (name.starts_with("resnet")) {
     options.small_stem = true;
@@ -37,9 +42,13 @@ std::vector<float> trained(const std::string& name, const std::string& norm, boo
   for (uint64_t step = 0; step < 3; ++step) {
     optimizer.zero_grad();
     const Tensor images = copy_of(random_tensor({4, 3, 16, 16}, step, DType::float32), MemoryFormat::channels_last);
+    const RemakeGuard guard(less == Less::outputs);
     const Tensor loss = cross_entropy((*model)(images), from_vector(std::vector<int64_t>{0, 3, 1, 4}, {4}));
     const std::string summary = Tape(loss).summary();
     CHECK((summary.find("checkpoint(") != std::string::npos) == checkpoints);
+    if (less == Less::outputs) {
+      CHECK(std::ranges::any_of(Tape(loss).nodes(), [](const auto& node) { return node->remake != nullptr; }));
+    }
     loss.backward();
     keep(loss);
     if (step == 2) {
@@ -53,6 +62,19 @@ std::vector<float> trained(const std::string& name, const std::string& norm, boo
     keep(x);
   }
   return numbers;
+}
+
+void check_same_bits(const std::string& model, const std::string& norm, Less less) {
+  CAPTURE(model);
+  CAPTURE(norm);
+  const std::vector<float> plain = trained(model, norm, Less::nothing);
+  const std::vector<float> again = trained(model, norm, less);
+  REQUIRE(plain.size() == again.size());
+  int64_t others = 0;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    others += plain[i] == again[i] ? 0 : 1;  // a NaN counts
+  }
+  CHECK(others == 0);
 }
 
 }  // namespace
@@ -69,18 +91,18 @@ TEST_CASE("grad checkpointing: training has the bits of training without it, wit
       for (const std::string norm :
            {"batch", model == "resnet18" ? "group:32" : "group:8", "layer2d", "batch_renorm"}) {
         CAPTURE(threads);
-        CAPTURE(model);
-        CAPTURE(norm);
-        const std::vector<float> plain = trained(model, norm, false);
-        const std::vector<float> again = trained(model, norm, true);
-        REQUIRE(plain.size() == again.size());
-        int64_t others = 0;
-        for (size_t i = 0; i < plain.size(); ++i) {
-          others += plain[i] == again[i] ? 0 : 1;  // a NaN counts
-        }
-        CHECK(others == 0);
+        check_same_bits(model, norm, Less::blocks);
       }
     }
   }
   set_num_threads(before);
+}
+
+TEST_CASE("recompute norms: training has the bits of training without it, with each norm") {
+  for (const std::string model : {"resnet18", "convnext_atto"}) {
+    for (const char* norm : {"batch", "group:8", "layer2d", "batch_renorm", "group:1", "rms2d", "dyt", "derf", "frn",
+                             "evonorm_s0:8", "ghost_batch[sub_batch=2]"}) {
+      check_same_bits(model, norm, Less::outputs);
+    }
+  }
 }
