@@ -82,7 +82,7 @@ def sentence(who, what, unit, points, names, one):
     if len(points) <= LEAST:
         return f"{who}: {what} has too few points to look for a bend."
     bend, (start, slope), off = find_bend(points)
-    line = f"{amount(start, unit)} and {amount(slope, unit)} for each {one}"
+    line = f"{amount(start, unit)}, and {amount(slope, unit)} more for each {one}"
     if bend is None and abs(off) > OFF:  # among the first ones, which no line comes before
         farthest = max(range(len(points)), key=lambda i: abs(off_line((start, slope), points[i])))
         return (f"{who}: {what} is no straight line from {names[0]} to {names[-1]}: {names[farthest]} is {100 * abs(off):.0f} % "

@@ -69,12 +69,12 @@ class Sentences(unittest.TestCase):
 
     def test_straight(self):
         self.assertEqual(self.say(moved(on_line(), 3, 1.05)),
-                         "Norma: the time of a step is a straight line from batch 1 to batch 32 (9.99 ms and 3.04 ms for each "
+                         "Norma: the time of a step is a straight line from batch 1 to batch 32 (9.99 ms, and 3.04 ms more for each "
                          "image); no point is more than 4 % off it.")
 
     def test_bend(self):
         self.assertEqual(self.say(moved(on_line(), 4, 1.25)),
-                         "Norma: the time of a step is a straight line up to batch 8 (10 ms and 3 ms for each image) and bends at "
+                         "Norma: the time of a step is a straight line up to batch 8 (10 ms, and 3 ms more for each image) and bends at "
                          "batch 16, which is 25 % above it.")
         self.assertTrue(self.say(moved(on_line(), 5, 0.7)).endswith("bends at batch 32, which is 30 % below it."))
 
@@ -82,7 +82,7 @@ class Sentences(unittest.TestCase):
         points = [(1, 10), (2, 16), (3, 35), (5, 42), (8, 66)]
         self.assertIsNone(growth.find_bend(points)[0])
         self.assertEqual(self.say(points), "Norma: the time of a step is no straight line from batch 1 to batch 8: batch 3 is 32 % "
-                                           "above the best one (1.44 ms and 8.33 ms for each image).")
+                                           "above the best one (1.44 ms, and 8.33 ms more for each image).")
 
     def test_few(self):
         self.assertEqual(self.say(on_line()[:3]), "Norma: the time of a step has too few points to look for a bend.")
@@ -121,7 +121,7 @@ class Pages(unittest.TestCase):
         text = (self.root / "docs/growth/zen.md").read_text()
         # The fastest of the rounds, which is the first, over the images.
         self.assertIn("| batch 4 | 100.0 | 130.0 | 200.0 | 2.00 | 900 | 700 | 1800 | 0.50 |\n", text)
-        self.assertIn("- Norma: the peak of memory is a straight line from batch 1 to batch 32 (500 MB and 100 MB for each image)",
+        self.assertIn("- Norma: the peak of memory is a straight line from batch 1 to batch 32 (500 MB, and 100 MB more for each image)",
                       text)
         self.assertIn("- At batch 32 Norma's peak of memory is 0.50 of PyTorch's, with --grad-checkpointing 0.28.\n", text)
         self.assertIn("- Norma: 2 threads are 1.60 times as fast as 1 thread.\n", text)
