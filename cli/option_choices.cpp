@@ -3,6 +3,7 @@
 #include "lab/audit/cases.h"
 #include "lab/compare/study.h"
 #include "models/state_dict_names.h"
+#include "nn/norm/factory.h"
 #include "ops/conv/conv.h"
 #include "train/recipe_option.h"
 #include "train/step_graph.h"
@@ -30,6 +31,7 @@ const std::map<std::string, Names>& everywhere() {
       {"from", models::dialect_names()},  // of convert
       {"to", models::dialect_names()},
       {"case", lab::audit::case_names()},
+      {"like", nn::norm_names()},  // of check-norm
       {"format", {"contiguous", "channels_last"}},
       {"library", {"timm", "torchvision"}},  // of export
       {"dtype", {"float32", "float64", "bfloat16", "float16"}},
