@@ -33,14 +33,14 @@ class SavedTensor {
   [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }
 
  private:
+  [[nodiscard]] Tensor remade() const;
+
   Tensor value_;                      // off the tape: a node that kept its own output with its place would own itself
   std::shared_ptr<Node> node_;        // the op that made it, if another one than the owner
   std::shared_ptr<TensorImpl> leaf_;  // the leaf itself, so that second derivatives reach it
   size_t output_index_ = 0;
   int64_t version_ = 0;
   bool is_output_ = false;  // of the owner
-
-  [[nodiscard]] Tensor remade() const;
 };
 
 /// The saved tensors and the flags that a backward function may ask for.
@@ -125,16 +125,18 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
 Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
                           RecomputeFunction recompute);
 
+/// An output is kept where as many ops would run to remake it, so that chains of such ops stay short.
+inline constexpr int kMostRemakes = 4;
+
 /// Says how `output`, the only output of the op recorded last, is computed again. While a RemakeGuard lives, ops that
 /// save it keep its node instead, so that its memory is free as soon as nobody else needs it, and each of them computes
 /// it again in backward. For outputs that cost little beside the ops that save them: those of norms and activations.
 /// Does nothing without a guard, if the op was not recorded, or if kMostRemakes ops would run for the output.
-inline constexpr int kMostRemakes = 4;
 void offer_remake(const Tensor& output, RemakeFunction remake);
 /// True iff an op that saves x keeps no memory of x's.
 bool can_be_remade(const Tensor& x);
 
-/// True iff outputs are remade on this thread.
+/// True iff outputs are remade on this thread. Ops ask it before they make a RemakeFunction.
 bool remakes_outputs();
 void set_remakes_outputs(bool on);
 

@@ -92,13 +92,18 @@ def expect_hint():
     return 0
 
 
+def script_in(folder, commands):
+    """A program of the shell in the place of a lesson's tests."""
+    program = pathlib.Path(folder) / "tests"
+    program.write_text(f"#!/bin/sh\n{commands}\n")
+    program.chmod(0o755)
+    return program
+
+
 def expect_abort():
     """Tests that end by a signal: the signal's name, and what it may be."""
     with tempfile.TemporaryDirectory() as folder:
-        program = pathlib.Path(folder) / "tests"
-        program.write_text("#!/bin/sh\nkill -ABRT $$\n")
-        program.chmod(0o755)
-        test, = grade.run_gap(program, 2)["tests"]
+        test, = grade.run_gap(script_in(folder, "kill -ABRT $$"), 2)["tests"]
     if test["passed"] or test["name"] != "gap 2" or "by SIGABRT\nAn index is out of range" not in test["messages"][0]:
         print(f"an abort: got {test}")
         return 1
@@ -108,11 +113,9 @@ def expect_abort():
 def expect_endless():
     """Tests that never end: first a line on stderr, then a grade."""
     with tempfile.TemporaryDirectory() as folder:
-        program = pathlib.Path(folder) / "tests"
-        program.write_text("#!/bin/sh\necho turn\nfor word; do file=${word#--out=}; done\n"
-                           "printf '<doctest><TestCase name=\"gap 1: first\"/><TestCase name=\"gap 1: a &gt; b\">\\n'"
-                           " >\"$file\"\nexec sleep 100\n")
-        program.chmod(0o755)
+        program = script_in(folder, "echo turn\nfor word; do file=${word#--out=}; done\n"
+                            "printf '<doctest><TestCase name=\"gap 1: first\"/><TestCase name=\"gap 1: a &gt; b\">\\n'"
+                            " >\"$file\"\nexec sleep 100")
         before, grade.PATIENCE, grade.LONGEST = (grade.PATIENCE, grade.LONGEST), 0.5, 1
         said = io.StringIO()
         with contextlib.redirect_stderr(said):

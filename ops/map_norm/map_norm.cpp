@@ -143,9 +143,10 @@ Tensor record_map_norm(const RecordedMapNorm& norm) {
         return backward(dy, inputs, stats);
       });
   if (norm.forward) {
-    offer_remake(y, [input_count = norm.inputs.size(), saved_count = saved.size(),
+    offer_remake(y, [op = norm.op, input_count = norm.inputs.size(), saved_count = saved.size(),
                      forward = norm.forward](const BackwardContext& c) {
       const auto [inputs, stats] = saved_parts(c, input_count, saved_count);
+      const OpScope scope([&, &x = inputs[0]] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
       return forward(inputs, stats);
     });
   }
@@ -241,6 +242,12 @@ MapLayout layout_of(const MapNorm& norm, const Tensor& x) {
   return norm.axis ? MapLayout(x, *norm.axis) : MapLayout(x);
 }
 
+/// y of an x in the order of the layout.
+Tensor map_norm_forward(const MapNorm& norm, const Tensors& inputs, const MapLayout& layout, const Tensor& in_order,
+                        const Tensors& stats) {
+  return layout.copy_back(MapCall(norm, inputs, layout, stats).forward(layout, in_order));
+}
+
 Tensors map_norm_backward(const MapNorm& norm, const Tensor& dy, const Tensors& inputs, const Tensors& stats) {
   const Tensor& x = inputs[0];
   const MapLayout layout = layout_of(norm, x);
@@ -270,22 +277,22 @@ Tensor map_norm(const MapNorm& norm, const Tensors& inputs, const std::function<
   const MapLayout layout = layout_of(norm, x);
   const Tensor in_order = layout.in_order(x, x.dtype());
   const Tensors stats = stats_of ? stats_of(in_order) : Tensors{};
-  const Tensor y = MapCall(norm, inputs, layout, stats).forward(layout, in_order);
-  const auto again = [norm](const Tensors& in, const Tensors& saved_stats) {
-    const MapLayout same = layout_of(norm, in[0]);
-    const OpScope forward([&, &x = in[0]] { return OpWork{.op = std::string(norm.op), .bytes = bytes_of(x, x)}; });
-    return same.copy_back(MapCall(norm, in, same, saved_stats).forward(same, same.in_order(in[0], in[0].dtype())));
-  };
-  return record_map_norm(
-      {.op = norm.op,
-       .activation = norm.activation,
-       .inputs = inputs,
-       .stats = stats,
-       .y = layout.copy_back(y),
-       .composed = norm.composed,
-       .backward = [norm](const Tensor& dy, const Tensors& in,
-                          const Tensors& saved_stats) { return map_norm_backward(norm, dy, in, saved_stats); },
-       .forward = again});
+  RecordedMapNorm recorded{.op = norm.op,
+                           .activation = norm.activation,
+                           .inputs = inputs,
+                           .stats = stats,
+                           .y = map_norm_forward(norm, inputs, layout, in_order, stats),
+                           .composed = norm.composed,
+                           .backward = [norm](const Tensor& dy, const Tensors& in, const Tensors& saved_stats) {
+                             return map_norm_backward(norm, dy, in, saved_stats);
+                           }};
+  if (remakes_outputs()) {
+    recorded.forward = [norm](const Tensors& in, const Tensors& saved_stats) {
+      const MapLayout same = layout_of(norm, in[0]);
+      return map_norm_forward(norm, in, same, same.in_order(in[0], in[0].dtype()), saved_stats);
+    };
+  }
+  return record_map_norm(recorded);
 }
 
 Tensor computed_in(DType dtype, const Tensor& x) {

@@ -47,7 +47,7 @@ struct RecordedMapNorm {
   std::function<Tensor(const Tensors& inputs)> composed;
   /// The gradients of the inputs.
   std::function<Tensors(const Tensor& dy, const Tensors& inputs, const Tensors& stats)> backward;
-  /// y once more, for offer_remake(); may be empty.
+  /// y, without a scope of its own. Empty: y is not remade.
   std::function<Tensor(const Tensors& inputs, const Tensors& stats)> forward = {};
 };
 Tensor record_map_norm(const RecordedMapNorm& norm);

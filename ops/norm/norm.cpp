@@ -339,11 +339,12 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
   });
   if (remade) {
     offer_remake(y, [op = std::string(op), spec, activation, z_again](const BackwardContext& c) {
-      const Tensor of = c.saved(0);
-      Tensor with = c.saved(1);
-      const ForwardOptions fixed{.fixed_stats = with, .then = {.activation = activation, .residual = c.saved(4)}};
-      const OpScope scope([&] { return OpWork{.op = op, .bytes = bytes_of(of, of, fixed.then.residual)}; });
-      return compute(op, of, spec, c.saved(2), c.saved(z_again ? 3 : 6), fixed, with, {});
+      const Tensor saved_x = c.saved(0);
+      Tensor saved_stats = c.saved(1);
+      const ForwardOptions fixed{.fixed_stats = saved_stats,
+                                 .then = {.activation = activation, .residual = c.saved(4)}};
+      const OpScope scope([&] { return OpWork{.op = op, .bytes = bytes_of(saved_x, saved_x, fixed.then.residual)}; });
+      return compute(op, saved_x, spec, c.saved(2), c.saved(z_again ? 3 : 6), fixed, saved_stats, {});
     });
   }
   return y;

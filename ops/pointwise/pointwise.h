@@ -53,7 +53,8 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate = GeluApproximation::
 Tensor clamp(const Tensor& x, double low, double high);
 
 /// Comparisons give bool and have no gradient. Where an element is NaN, only not_equal() holds. An integer is compared
-/// with the double itself: 2 is less than 2.5.
+/// with the double itself: 2 is less than 2.5. less(a, b) is greater(b, a), less_equal(a, b) is greater_equal(b, a):
+/// also in the layout of the result, and in the texts of errors.
 Tensor equal(const Tensor& a, const Tensor& b);
 Tensor not_equal(const Tensor& a, const Tensor& b);
 Tensor greater(const Tensor& a, const Tensor& b);

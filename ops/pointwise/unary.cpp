@@ -26,7 +26,7 @@ Tensor smooth(std::string_view op, Unary f, const Tensor& input,
          [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
            return {c.create_graph() ? composed(c.saved(0), dy) : pointwise::unary_backward(f, c.saved(0), dy)};
          });
-  if (!kernel_saves_output(f)) {
+  if (remakes_outputs() && !kernel_saves_output(f)) {
     offer_remake(y,
                  [op = std::string(op), f](const BackwardContext& c) { return pointwise::unary(op, f, c.saved(0)); });
   }

@@ -80,7 +80,7 @@ struct Outcome {
   size_t saved_bytes = 0;
 };
 
-/// Of a convolution, `between` and another convolution.
+/// The outcome of a convolution, `between` and another convolution.
 Outcome outcome_of(const Between& between, DType dtype, Layout layout, bool remakes) {
   const auto parameter = [&](const Sizes& sizes, uint64_t seed) {
     return to(random_tensor(sizes, seed), dtype).detach().set_requires_grad();

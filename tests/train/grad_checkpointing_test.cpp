@@ -30,7 +30,7 @@ Outcome outcome_of(const Recipe& recipe) {
   return outcome;
 }
 
-/// Of a run without the option `less`, and of one with it.
+/// Checks that a run with the option `less` leaves what a run without it leaves, in less memory.
 void check_same_bits(Recipe recipe, bool Recipe::*less) {
   const Outcome plain = outcome_of(recipe);
   recipe.*less = true;
