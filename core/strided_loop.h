@@ -81,6 +81,27 @@ StridedLoop<N> make_strided_loop(const Sizes& sizes, const std::array<Strides, N
   return loop;
 }
 
+/// True iff the elements of all operands lie side by side.
+template <size_t N>
+bool is_dense(const StridedLoop<N>& loop) {
+  return loop.sizes.size() == 1 &&
+         std::ranges::all_of(loop.strides, [](const Strides& strides) { return strides[0] == 1; });
+}
+
+/// The axis along which operand 1 is innermost while operand 0 is innermost along the last one; -1 if there is none.
+inline int64_t transposed_axis(const StridedLoop<2>& loop) {
+  const int64_t last = loop.sizes.size() - 1;
+  if (loop.strides[0][last] != 1 || loop.strides[1][last] <= 1) {
+    return -1;
+  }
+  for (int64_t axis = 0; axis < last; ++axis) {
+    if (loop.strides[1][axis] == 1) {
+      return axis;
+    }
+  }
+  return -1;
+}
+
 /// Calls f(offsets, count, strides) for runs of the innermost axis: offsets of each operand's first element,
 /// how many elements, and each operand's stride, all in elements. Runs of one thread come in order.
 template <size_t N, class F>

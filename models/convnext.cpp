@@ -10,6 +10,7 @@
 #include "nn/sequential.h"
 #include "ops/conv/conv.h"
 #include "ops/matmul/matmul.h"
+#include "ops/shape/copy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -114,6 +115,18 @@ Tensor scaled(const Tensor& x, const Tensor& scale) {
   return scale.defined() ? mul(x, view(scale, {-1, 1, 1})) : x;
 }
 
+// True iff an mlp computes x in channels_last and turns its result back. cuDNN transposes x and the result of each 1x1
+// convolution of contiguous images, and those of its gradients: 60 passes over x for the two of an mlp. These are 8.
+bool is_turned(const Tensor& x) {
+  return x.device().type != DeviceType::cpu && !x.is_contiguous(MemoryFormat::channels_last);
+}
+
+// f(x) in the format of x.
+template <class F>
+Tensor turned(const Tensor& x, F&& f) {
+  return is_turned(x) ? contiguous(f(contiguous(x, MemoryFormat::channels_last))) : f(x);
+}
+
 // fc1, GELU, a global response norm in V2, fc2.
 class Mlp : public nn::Module {
  public:
@@ -125,14 +138,18 @@ class Mlp : public nn::Module {
     }
     fc2_ = register_module("fc2", std::make_shared<Pointwise>(kMlpRatio * channels, channels, build));
   }
-  Tensor forward(const Tensor& x) override { return (*fc2_)(hidden(x)); }
+  Tensor forward(const Tensor& x) override {
+    return turned(x, [&](const Tensor& y) { return (*fc2_)(hidden(y)); });
+  }
   // scale · mlp(x) + residual; scale and residual may be undefined. Only the hooks of its parts run.
   Tensor forward_act(const Tensor& x, const Tensor& scale, const Tensor& residual) {
-    const Tensor y = hidden(x);
-    if (!fc2_->has_forward_hooks()) {
-      return fc2_->forward_act(y, {.scale = scale, .residual = residual});
+    const bool hooked = fc2_->has_forward_hooks();
+    if (!hooked && !is_turned(x)) {
+      return fc2_->forward_act(hidden(x), {.scale = scale, .residual = residual});
     }
-    const Tensor branch = scaled((*fc2_)(y), scale);
+    const Tensor branch = turned(x, [&](const Tensor& y) {
+      return hooked ? scaled((*fc2_)(hidden(y)), scale) : fc2_->forward_act(hidden(y), {.scale = scale});
+    });
     return residual.defined() ? add(residual, branch) : branch;
   }
   [[nodiscard]] std::string name() const override { return "Mlp"; }

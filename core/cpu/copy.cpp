@@ -5,20 +5,6 @@
 namespace norma::kernels::cpu {
 namespace {
 
-/// The axis along which src is innermost while dst is innermost along the last one; -1 if src runs along with dst.
-int64_t transposed_axis(const StridedLoop<2>& loop) {
-  const int64_t last = loop.sizes.size() - 1;
-  if (loop.strides[0][last] != 1 || loop.strides[1][last] <= 1) {
-    return -1;
-  }
-  for (int64_t axis = 0; axis < last; ++axis) {
-    if (loop.strides[1][axis] == 1) {
-      return axis;
-    }
-  }
-  return -1;
-}
-
 /// A word that may stand for an element of any dtype of its size.
 template <class T>
 using AnyElement [[gnu::may_alias]] = T;

@@ -1,47 +1,13 @@
 #pragma once
 
-#include "core/cuda/number.h"
+#include "core/cuda/dense.h"
+#include "core/cuda/flat_loop.h"
+#include "core/cuda/transpose.h"
 #include "core/kernels.h"
 
 // Loops over strided operands: copies, sums, fills.
 
 namespace norma::kernels::NORMA_BACKEND {
-
-/// A StridedLoop as kernels take it.
-template <int N>
-struct FlatLoop {
-  explicit FlatLoop(const StridedLoop<N>& loop) : axes(static_cast<int>(loop.sizes.size())), count(loop.numel()) {
-    for (int axis = 0; axis < axes; ++axis) {
-      sizes[axis] = loop.sizes[axis];
-      for (int n = 0; n < N; ++n) {
-        strides[n][axis] = loop.strides[static_cast<size_t>(n)][axis];
-      }
-    }
-  }
-
-  /// The offset of element i in each operand.
-  NORMA_DEVICE void offsets(int64_t i, int64_t (&result)[N]) const {
-    for (int n = 0; n < N; ++n) {
-      result[n] = 0;
-    }
-    for (int axis = axes - 1; axis > 0; --axis) {
-      const int64_t rest = quotient(i, sizes[axis]);
-      const int64_t index = i - rest * sizes[axis];
-      for (int n = 0; n < N; ++n) {
-        result[n] += index * strides[n][axis];
-      }
-      i = rest;
-    }
-    for (int n = 0; n < N; ++n) {
-      result[n] += i * strides[n][0];
-    }
-  }
-
-  int axes;
-  int64_t count;
-  int64_t sizes[kMaxRank] = {};
-  int64_t strides[N][kMaxRank] = {};
-};
 
 inline constexpr int kStridedThreads = 256;
 
@@ -125,29 +91,47 @@ inline bool move_run(int64_t bytes, void* to, const void* from) {
   return true;
 }
 
+template <class Word>
+void move_elements_of(const StridedLoop<2>& loop, void* to, const void* from) {
+  const int64_t across = transposed_axis(loop);
+  if (across >= 0 && loop.sizes[across] >= kLeastSide && loop.sizes.back() >= kLeastSide) {
+    transpose<Word>(loop, across, to, from);
+  } else {
+    move_words<Word>(loop, to, from);
+  }
+}
+
 inline void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src) {
   const int64_t count = loop.numel();
   if (count == 0) {
     return;
   }
+  const bool dense = is_dense(loop);
   if (dst_dtype != src_dtype) {
-    dispatch_all(dst_dtype, [&](auto zero) {
-      using To = decltype(zero);
-      launch(blocks_for(count, kStridedThreads), threads_for(count, kStridedThreads), 0, current_stream(),
-             convert_elements<To>, FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype, src);
-    });
+    const bool done =
+        dense && with_common_pair(dst_dtype, src_dtype, [&](auto to, auto from) {
+          using To = decltype(to);
+          using From = decltype(from);
+          change<kVectorOfBoth<To, From>>(Converted<To, From>({.count = count, .to = dst, .from = src}, nullptr));
+        });
+    if (!done) {
+      dispatch_all(dst_dtype, [&](auto zero) {
+        using To = decltype(zero);
+        launch(blocks_for(count, kStridedThreads), threads_for(count, kStridedThreads), 0, current_stream(),
+               convert_elements<To>, FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype, src);
+      });
+    }
     return;
   }
   const size_t size = size_of(dst_dtype);
-  const bool dense = loop.sizes.size() == 1 && loop.strides[0][0] == 1 && loop.strides[1][0] == 1;
   if (dense && move_run(count * static_cast<int64_t>(size), dst, src)) {
     return;
   }
   switch (size) {
-    case 1: return move_words<uint8_t>(loop, dst, src);
-    case 2: return move_words<uint16_t>(loop, dst, src);
-    case 4: return move_words<uint32_t>(loop, dst, src);
-    default: return move_words<uint64_t>(loop, dst, src);
+    case 1: return move_elements_of<uint8_t>(loop, dst, src);
+    case 2: return move_elements_of<uint16_t>(loop, dst, src);
+    case 4: return move_elements_of<uint32_t>(loop, dst, src);
+    default: return move_elements_of<uint64_t>(loop, dst, src);
   }
 }
 
@@ -157,6 +141,9 @@ inline void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* 
   }
   dispatch_any_floating("accumulate", dtype, [&](auto zero) {
     using S = decltype(zero);
+    if (is_dense(loop)) {
+      return change<kVectorOf<S>>(SumOfTwo<S>(loop.numel(), out, a, b));
+    }
     launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
            add_elements<S>, FlatLoop<3>(loop), static_cast<S*>(out), static_cast<const S*>(a),
            static_cast<const S*>(b));

@@ -1,3 +1,4 @@
+#include "core/base_ops.h"
 #include "core/by_device.h"
 #include "core/device_functions.h"
 #include "core/kernels.h"
@@ -52,6 +53,61 @@ TEST_CASE("cuda tensor kernels: copies between all dtypes and layouts") {
     }
     for (const Layout layout : kLayouts) {
       check_same([&](Device device) { return copy_of(in_layout(values({2, 3, 5, 7}, from, device), layout)); });
+    }
+  }
+}
+
+TEST_CASE("cuda tensor kernels: layouts that differ in their innermost axis, in whole tiles and parts of some") {
+  for (const DType dtype : {DType::uint8, DType::bfloat16, DType::float32, DType::int64}) {
+    for (const Sizes& sizes : {Sizes{2, 16, 4, 4}, Sizes{1, 64, 8, 8}, Sizes{3, 70, 13, 11}, Sizes{2, 129, 5, 26}}) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(to_string(sizes));
+      check_same([&](Device device) { return copy_of(values(sizes, dtype, device), MemoryFormat::channels_last); });
+      check_same([&](Device device) {
+        return copy_of(copy_of(values(sizes, dtype, device), MemoryFormat::channels_last), MemoryFormat::contiguous);
+      });
+      check_same([&](Device device) {  // rows and columns with gaps behind them
+        const Tensor wide = values({sizes[0], sizes[1] + 3, sizes[2], sizes[3] + 1}, dtype, device);
+        const Strides& by = wide.strides();
+        return copy_of(alias(wide, {sizes[0], sizes[3], sizes[2], sizes[1]}, {by[0], by[3], by[2], by[1]}, by[1]));
+      });
+    }
+  }
+}
+
+TEST_CASE("cuda tensor kernels: dense conversions by vectors, what is left over, and views at odd offsets") {
+  for (const DType from : {DType::float32, DType::float16, DType::bfloat16, DType::float64}) {
+    for (const DType to : {DType::float32, DType::float16, DType::bfloat16}) {
+      for (const int64_t count : {1, 7, 8, 9, 515, 70001}) {
+        CAPTURE(to_string(from));
+        CAPTURE(to_string(to));
+        CAPTURE(count);
+        check_same([&](Device device) { return copy_of(values({count}, from, device), MemoryFormat::preserve, to); });
+        check_same([&](Device device) {
+          const Tensor wide = zeros({count + 1}, {.dtype = to, .device = device});
+          copy_into(alias(values({count + 3}, from, device), {count}, {1}, 3), alias(wide, {count}, {1}, 1));
+          return wide;
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("cuda tensor kernels: sums of two, by vectors, at odd offsets and with gaps") {
+  for (const DType dtype : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
+    for (const int64_t count : {1, 7, 8, 9, 515, 70001}) {
+      for (const int64_t step : {1, 2}) {
+        for (const int64_t offset : {0, 1}) {
+          CAPTURE(to_string(dtype));
+          CAPTURE(count);
+          CAPTURE(step);
+          CAPTURE(offset);
+          check_same([&](Device device) {
+            const Tensor wide = values({step * count + offset}, dtype, device);
+            return accumulate(alias(wide, {count}, {step}, offset), values({count}, dtype, device));
+          });
+        }
+      }
     }
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "core/cuda/flat_loop.h"
 #include "core/cuda/row_teams.h"
-#include "core/cuda/strided.h"
 #include "ops/loss/kernels.h"
 
 #include <cmath>

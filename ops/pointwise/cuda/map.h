@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/cuda/strided.h"
+#include "core/cuda/flat_loop.h"
 #include "core/strided_loop.h"
 #include "ops/pointwise/kernels.h"
 

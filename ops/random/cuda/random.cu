@@ -1,4 +1,4 @@
-#include "core/cuda/strided.h"
+#include "core/cuda/flat_loop.h"
 #include "core/memory_format.h"
 #include "core/philox.h"
 #include "core/strided_loop.h"
@@ -8,6 +8,7 @@ namespace norma::kernels::NORMA_BACKEND {
 
 /// The number of words that one counter of Philox gives.
 inline constexpr int kWordsOfCounter = 4;
+inline constexpr int kDropoutThreads = 256;
 
 /// DropoutMask as kernels take it.
 struct DropoutDraw {
@@ -76,11 +77,10 @@ void dropout(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides,
     using T = compute_t<S>;
     const T scale = static_cast<T>(mask.scale());
     const auto addresses = reinterpret_cast<uintptr_t>(y) | reinterpret_cast<uintptr_t>(x);
-    const bool dense = loop.sizes.size() == 1 && loop.strides[0][0] == 1 && loop.strides[1][0] == 1 &&
-                       loop.strides[2][0] == 1 && addresses % alignof(Vector<S, kWordsOfCounter>) == 0;
+    const bool dense = is_dense(loop) && addresses % alignof(Vector<S, kWordsOfCounter>) == 0;
     const int64_t steps = dense ? ceil_div(count, kWordsOfCounter) : count;
-    const int64_t blocks = blocks_for(steps, kStridedThreads);
-    const int threads = threads_for(steps, kStridedThreads);
+    const int64_t blocks = blocks_for(steps, kDropoutThreads);
+    const int threads = threads_for(steps, kDropoutThreads);
     if (dense) {
       launch(blocks, threads, 0, current_stream(), drop_dense<S, T>, count, static_cast<S*>(y),
              static_cast<const S*>(x), DropoutDraw(mask), scale);

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/cuda/strided.h"
+#include "core/cuda/flat_loop.h"
 #include "core/memory_format.h"
 #include "ops/reduce/axes.h"
 

@@ -1,4 +1,4 @@
-#include "core/cuda/strided.h"
+#include "core/cuda/flat_loop.h"
 #include "core/strided_loop.h"
 #include "ops/shape/kernels.h"
 
