@@ -25,7 +25,7 @@ parts, in the order in which they run without any:
   nets-256     the same: PyTorch
   bench-64     at batch size 64: Norma
   nets-64      the same: PyTorch
-  compile      the same at batch size 256 with torch.compile
+  compile      the same at batch size 256 with torch.compile, which launches CUDA graphs
   sanitizer    compute-sanitizer over the tests of the kernels, with memory of its own for each tensor, and over those of
                graphs, which need larger blocks: memcheck, racecheck, initcheck, synccheck
   table        Norma beside PyTorch, of the results that are there
@@ -233,8 +233,8 @@ for part in "${parts[@]}"; do
       --shapes 64x256x56,64x512x28,64x2048x7,64x96x56,64x192x28,64x384x14,64x768x7,256x64x112 --json "$out/norms.json" ;;
     nets-256 | nets-64) nets "${part#nets-}" ;;
     compile)
-      do_or_print python3 "$peer" nets "${resnet[@]}" --formats channels_last --precisions amp_bfloat16 -b 256 --compile --json "$out/compile_resnet50.json"
-      do_or_print python3 "$peer" nets --models convnext_tiny --formats channels_last --precisions amp_bfloat16 -b 256 --compile --json "$out/compile_convnext.json" ;;
+      do_or_print python3 "$peer" nets "${resnet[@]}" --formats channels_last --precisions amp_bfloat16 -b 256 --compile reduce-overhead --json "$out/compile_resnet50.json"
+      do_or_print python3 "$peer" nets --models convnext_tiny --formats channels_last --precisions amp_bfloat16 -b 256 --compile reduce-overhead --json "$out/compile_convnext.json" ;;
     table) do_or_print python3 benchmarks/gpu_table.py "$out" ;;
     *) echo "gpu.sh: unknown part $part" >&2; usage >&2; exit 2 ;;
   esac

@@ -94,6 +94,7 @@ BenchOptions options_of(const State& state) {
   BenchOptions options = state.bench;
   options.modes = modes_of(!state.mode.empty() ? state.mode : options.procs.empty() ? "both" : "train");
   options.recipe = state.recipe.applied_to(state.recipe.defaults());
+  options.cuda_graph = train::graph_mode_from_string(state.running.cuda_graph);
   if (state.batch_size_per_process > 0) {
     check(!options.procs.empty(), "bench", "batch-size-per-process: expected --procs beside it");
     options.recipe.batch_size = state.batch_size_per_process * *std::ranges::max_element(options.procs);
@@ -277,7 +278,7 @@ Command add_bench(CLI::App& program) {
       .default_str("by the file's name, else csv")
       .group(kResults);
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "conv", "timeout", "verbose-ranks", "quiet"});
+  state->running.add(app, {"threads", "device", "conv", "cuda-graph", "timeout", "verbose-ranks", "quiet"});
   return {&app, [state] { return run(*state); }};
 }
 

@@ -22,6 +22,7 @@
 #include <memory>
 #include <new>
 #include <set>
+#include <utility>
 
 namespace norma::lab::bench {
 
@@ -47,7 +48,8 @@ class Session {
                      .num_classes = options.num_classes,
                      .mode = mode,
                      .fold = options.fold,
-                     .group = options.group};
+                     .group = options.group,
+                     .cuda_graph = options.detail ? train::GraphMode::off : options.cuda_graph};
     step.recipe.model = row.model;
     step.recipe.norm = row.norm;
     step.recipe.channels_last = row.channels_last;
@@ -65,6 +67,13 @@ class Session {
 
   void warm() {
     step_->run();
+    if (!std::exchange(warmed_, true)) {
+      if (const int64_t size = step_->graph_size(); size > 0) {
+        log("cuda-graph: a step is one graph of {} kernels and copies", size);
+      } else if (!step_->graph_obstacle().empty()) {
+        log("cuda-graph: off: {}", step_->graph_obstacle());
+      }
+    }
     share_signals();
   }
 
@@ -90,7 +99,7 @@ class Session {
   void explain(ProductFloor& floor) {
     if (mode_ == Mode::infer) {
       const OpProfile profile;
-      step_->run();
+      step_->run_parts();
       count_work(profile.records());
     }
     if (options_.detail) {
@@ -109,6 +118,7 @@ class Session {
                        .optimizer = mean_of_processes(spread_of(optimizer_).median),
                        .messages = mean_of_processes(spread_of(messages_).median)};
     measured_.batch_size = batch_size_;
+    measured_.graph_size = step_->graph_size();
     measured_.retries = retries;
     log("{} benchmark of {} with norm {}{} done. {:.2f} samples/sec, {:.2f} ms/sample",
         mode_ == Mode::train ? "Train" : "Infer", model(), norm(), in_format(), measured_.samples_per_second(),
@@ -172,6 +182,7 @@ class Session {
   Mode mode_;
   int64_t batch_size_;
   std::unique_ptr<Step> step_;
+  bool warmed_ = false;
   Measured measured_;
   std::vector<double> seconds_, forward_, backward_, optimizer_, exposed_, messages_;
 };
@@ -475,6 +486,8 @@ void check_options(const BenchOptions& options) {
         "fold: expected --bench infer or both, since training needs the norms");
   check(!(options.alternate && options.retry), op,
         "alternate: expected no --retry beside it, since rows that take turns have one batch size");
+  check(!(options.detail && options.cuda_graph == train::GraphMode::on), op,
+        "detail: expected no --cuda-graph on beside it, since nobody can look into a graph");
   train::check_recipe(options.recipe);
   if (!options.procs.empty()) {
     check_processes(options);

@@ -27,7 +27,9 @@ struct BenchOptions {
   bool fold = false;        ///< inference: with folded batch norms
   bool detail = false;      ///< find each op's cost, beside its floor
   bool retry = false;       ///< take a smaller batch if memory does not suffice; else that is an error
-  bool alternate = false;   ///< the norms of a model take turns step by step, so that a slow moment meets all
+  /// Whether a step is one launch of a CUDA graph, as in `norma train`; with `detail` none is.
+  train::GraphMode cuda_graph = train::GraphMode::off;
+  bool alternate = false;  ///< the norms of a model take turns step by step, so that a slow moment meets all
   /// The numbers of processes in which one row is measured, in training; none: this process alone.
   std::vector<int64_t> procs = {};
   /// The processes of one of these measurements. All of them call run_benchmark(), and each has its share of the batch.
@@ -45,6 +47,7 @@ struct Measured {
   std::vector<double> seconds;  ///< of each step, in order
   StepParts parts;              ///< medians; of several processes, the means of theirs
   int64_t batch_size = 0;
+  int64_t graph_size = 0;        ///< kernels and copies of the graph that a step was; 0: ordinary steps
   int64_t retries = 0;           ///< how often the batch was made smaller
   double gmacs = 0;              ///< multiplications with an addition, per image and forward pass, in 1e9
   double macts = 0;              ///< outputs of convolutions and matrix products, per image and forward pass, in 1e6

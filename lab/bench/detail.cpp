@@ -100,7 +100,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
   for (int round = 0; round < kRounds; ++round) {
     {
       const OpProfile profile;
-      parts.push_back(step.run());
+      parts.push_back(step.run_parts());
       records.push_back(profile.records());
     }
     totals.push_back(parts.back().total());

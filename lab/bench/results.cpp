@@ -71,6 +71,9 @@ void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measu
     add("peak_rss", megabytes(m.peak_resident));
     add("peak_allocated", megabytes(m.peak_allocated));
   }
+  if (m.graph_size > 0) {
+    add("graph_size", m.graph_size);
+  }
   if (options.group) {
     add("processes", options.group->size());
     add("fwd_time", milliseconds(m.parts.forward));

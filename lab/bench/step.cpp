@@ -12,6 +12,8 @@
 #include "ops/shape/copy.h"
 #include "train/freeze.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace norma::lab::bench {
@@ -41,14 +43,33 @@ Step::Step(const StepOptions& options) : options_(options), precision_(train::pr
     if (share_ < 1) {
       reducer_ = std::make_unique<parallel::GradientReducer>(*options_.group, optimizer_->parameters());
     }
-    return;
+  } else {
+    model_ = train::make_model(train::in_full_precision(recipe), options_.num_classes);
+    model_->eval();
+    if (options_.fold) {
+      folded_ = nn::fold_batch_norm(*model_, to(images_, compute_dtype(images_.dtype())));
+    }
+    train::convert_model(*model_, precision_);
   }
-  model_ = train::make_model(train::in_full_precision(recipe), options_.num_classes);
-  model_->eval();
-  if (options_.fold) {
-    folded_ = nn::fold_batch_norm(*model_, to(images_, compute_dtype(images_.dtype())));
+  if (options_.cuda_graph != train::GraphMode::off) {
+    const std::string obstacle = find_graph_obstacle();
+    wants_graph_ = obstacle.empty();
+    check(wants_graph_ || options_.cuda_graph != train::GraphMode::on, "bench",
+          "cuda-graph: expected steps that become a graph, but {}", obstacle);
   }
-  train::convert_model(*model_, precision_);
+}
+
+std::string Step::find_graph_obstacle() const {
+  if (make_device_graph(default_device()) == nullptr) {
+    return fmt::format("{} has no graphs", norma::to_string(default_device()));
+  }
+  if (reducer_) {
+    return "gradients travel between processes";
+  }
+  if (optimizer_ && !optimizer_->can_be_recorded()) {
+    return fmt::format("the numbers of {} go to its kernels by value", options_.recipe.opt);
+  }
+  return "";
 }
 
 Tensor Step::logits() {
@@ -56,7 +77,76 @@ Tensor Step::logits() {
   return to(logits, compute_dtype(logits.dtype()));
 }
 
+Tensor Step::loss() {
+  const train::PrecisionScope scope(precision_);
+  const RemakeGuard remake(options_.recipe.recompute_norms);
+  return cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
+}
+
+void Step::forward() {
+  const NoGradGuard no_grad;
+  const train::PrecisionScope scope(precision_);
+  logits();
+}
+
 StepParts Step::run() {
+  if (wants_graph_ && graph_ == nullptr) {
+    constexpr int kWarmUp = 2;  // the first makes the optimizer's averages, and both warm libraries up
+    for (int i = 0; i < kWarmUp; ++i) {
+      run_parts();
+    }
+    make_graph();
+  }
+  return graph_ ? launch() : run_parts();
+}
+
+void Step::make_graph() {
+  std::unique_ptr<DeviceGraph> graph = make_device_graph(default_device());
+  try {
+    if (optimizer_) {
+      optimizer_->set_numbers();
+    }
+    const Tensor finite = zeros({2}, {.dtype = DType::float64});
+    graph->record([&] {
+      if (options_.mode == Mode::infer) {
+        forward();
+        return;
+      }
+      const Tf32Guard tf32(precision_.tf32);
+      optimizer_->zero_grad();
+      backward(loss());
+      train::clip_gradients(options_.recipe, *model_, *optimizer_);
+      optimizer_->record_step(finite);
+    });
+    guard_ = finite;
+    graph_ = std::move(graph);
+  } catch (const Error& error) {  // work that asks the host, or too little memory for a graph
+    if (options_.cuda_graph == train::GraphMode::on) {
+      throw;
+    }
+    wants_graph_ = false;
+    graph_obstacle_ = error.what();
+  }
+}
+
+StepParts Step::launch() {
+  Event start;
+  Event end;
+  synchronize(default_device());
+  start.record();
+  if (optimizer_) {
+    optimizer_->set_numbers();
+  }
+  graph_->launch();
+  end.record();
+  const double seconds = end.seconds_since(start);
+  if (optimizer_) {
+    optimizer_->count_launched_step();
+  }
+  return {.whole = seconds};
+}
+
+StepParts Step::run_parts() {
   // Events mark the device's time: waiting for it between the parts would leave it without work.
   Event start;
   Event forward_end;
@@ -67,29 +157,22 @@ StepParts Step::run() {
   const double messages_before = reducer_ ? options_.group->message_seconds() : 0;
   start.record();
   if (options_.mode == Mode::infer) {
-    const NoGradGuard no_grad;
-    const train::PrecisionScope scope(precision_);
-    logits();
+    forward();
     end.record();
     return {.forward = end.seconds_since(start)};
   }
   {
     const Tf32Guard tf32(precision_.tf32);  // backward too
     optimizer_->zero_grad();
-    Tensor loss;
-    {
-      const train::PrecisionScope scope(precision_);
-      const RemakeGuard remake(options_.recipe.recompute_norms);
-      loss = cross_entropy(logits(), labels_, {.label_smoothing = options_.recipe.smoothing});
-    }
+    const Tensor value = loss();
     forward_end.record();
     if (reducer_) {
-      loss = mul(loss, share_);
-      backward(loss, {}, {.on_leaf = [this](const Tensor& leaf, const Tensor& g) { reducer_->take(leaf, g); }});
+      backward(mul(value, share_), {},
+               {.on_leaf = [this](const Tensor& leaf, const Tensor& g) { reducer_->take(leaf, g); }});
       backward_end.record();
       reducer_->finish();
     } else {
-      backward(loss);
+      backward(value);
       backward_end.record();
     }
     gradients_there.record();

@@ -1,6 +1,7 @@
 #include "lab/bench/step.h"
 
 #include "core/op_profile.h"
+#include "error_text.h"
 #include "lab/bench/detail.h"
 #include "lab/bench/floor.h"
 
@@ -13,6 +14,7 @@
 
 using namespace norma;
 using namespace norma::lab::bench;
+using test::error_of;
 
 namespace {
 
@@ -60,6 +62,19 @@ TEST_CASE("bench: options of the update are honoured") {
   CHECK(count("sgd") > 0);
   CHECK(count("adamw") == 0);
   CHECK(count("clip_gradients_by_norm") > 0);
+}
+
+TEST_CASE("bench: steps become a graph where the device has some, and say why not where one is demanded") {
+  const DefaultDeviceGuard on_cpu(kCpu);
+  StepOptions options{.recipe = {.model = "resnet18", .image_size = 32, .batch_size = 2},
+                      .num_classes = 3,
+                      .cuda_graph = train::GraphMode::automatic};
+  Step step(options);
+  CHECK(step.run().whole == 0);
+  CHECK(step.graph_size() == 0);
+  options.cuda_graph = train::GraphMode::on;
+  CHECK(error_of([&] { Step{options}; }) ==
+        "bench: cuda-graph: expected steps that become a graph, but cpu has no graphs");
 }
 
 TEST_CASE("bench: detail adds up to the step, and the floor has the convolutions of ResNet-50") {

@@ -207,6 +207,17 @@ TEST_CASE("cuda graph: steps have the same bits with it: mixed precision, accumu
   }
 }
 
+TEST_CASE("cuda graph: steps have the same bits with it: outputs that are computed again in backward") {
+  for (const Device device : devices_with_graphs()) {
+    const DefaultDeviceGuard guard(device);
+    Recipe recipe = graph_recipe();
+    recipe.recompute_norms = true;
+    check_same(recipe);
+    const Outcome kept = outcome_of(graph_recipe(), GraphMode::off);
+    CHECK(differences_of(outcome_of(recipe, GraphMode::on).checkpoint.model, kept.checkpoint.model) == "");
+  }
+}
+
 TEST_CASE("cuda graph: a norm of a plug-in that counts its passes in tensors fades with the same bits") {
   norma_register_plugin();
   for (const Device device : devices_with_graphs()) {
