@@ -1,4 +1,5 @@
 #include "core/emulated/launch.h"
+#include "ops/norm/cuda/columns.h"
 #include "ops/norm/norm.h"
 #include "support.h"
 
@@ -77,6 +78,35 @@ TEST_CASE("cuda norms: a GPU that runs fewer blocks of a kernel at a time gets f
     const int64_t less = threads_of_backward(format, 96, false);
     emulated::set_launch_checks(before);
     CHECK(less < many);
+  }
+}
+
+TEST_CASE("cuda norms: chunks of rows in channels_last begin at no multiples of a large power of two") {
+  struct Layer {
+    int64_t channels;
+    int64_t pixels;
+  };
+  for (const Layer& layer : {Layer{64, 56 * 56},
+                             {128, 56 * 56},
+                             {256, 56 * 56},
+                             {128, 28 * 28},
+                             {256, 28 * 28},
+                             {512, 28 * 28},
+                             {256, 14 * 14},
+                             {512, 14 * 14},
+                             {1024, 14 * 14},
+                             {2048, 7 * 7}}) {
+    for (const int64_t blocks_of_processor : {2, 3, 4, 6}) {
+      CAPTURE(layer.channels);
+      CAPTURE(layer.pixels);
+      CAPTURE(blocks_of_processor);
+      const auto plan = kernels::emulated::plan_columns({.reduce_outer = 128 * layer.pixels, .kept = layer.channels},
+                                                        /* vector= */ 8, 132 * blocks_of_processor);
+      const int64_t bytes_of_step = kernels::emulated::kColumnThreads / plan.lanes * layer.channels * 2;
+      const int64_t bytes_of_chunk = plan.rows_of_chunk * layer.channels * 2;
+      const bool few = bytes_of_chunk < 8 * bytes_of_step;
+      CHECK((few || bytes_of_chunk % (2 * bytes_of_step) != 0));
+    }
   }
 }
 

@@ -21,6 +21,11 @@ struct Part {
   int64_t weight;
 };
 
+/// Pivots this many times as far from the mean as elements are, in squares, are too far off: their sums, in float32,
+/// lose digits that results of this type can show.
+template <class S>
+inline constexpr double kFarPivots = sizeof(S) == 2 ? 64 : 4;
+
 /// Writes the stats of each set. sums: of d and d² with d = x - pivot.
 template <class S, class Parts, class T = compute_t<S>>
 NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArrays<S> arrays, const T* pivots,
@@ -48,7 +53,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
       });
       team.sum(m2, from_pivots);
       moments = {mean, 0, m2 < 0 ? 0 : m2};
-      if (from_pivots > 4 * m2) {  // pivots were far off: sums once more about the mean
+      if (from_pivots > kFarPivots<S> * m2) {  // sums once more about the mean
         moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
       }
     }
