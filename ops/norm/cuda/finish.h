@@ -21,10 +21,14 @@ struct Part {
   int64_t weight;
 };
 
-/// Pivots this many times as far from the mean as elements are, in squares, are too far off: their sums, in float32,
-/// lose digits that results of this type can show.
+/// The square of the distance of pivots from the mean, in standard deviations, beyond which a set of `count` elements
+/// is added up once more. Then the sums, in float32, lose digits that the results can show; the errors of many partial
+/// sums cancel, so that large sets lose fewer. One warp adds a set up, and takes milliseconds for a large one.
 template <class S>
-inline constexpr double kFarPivots = sizeof(S) == 2 ? 64 : 4;
+NORMA_DEVICE double far_from_mean(double count) {
+  constexpr double kManyElements = 4096;
+  return sizeof(S) == 2 || count > kManyElements ? 64 : 4;
+}
 
 /// Writes the stats of each set. sums: of d and d² with d = x - pivot.
 template <class S, class Parts, class T = compute_t<S>>
@@ -53,7 +57,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
       });
       team.sum(m2, from_pivots);
       moments = {mean, 0, m2 < 0 ? 0 : m2};
-      if (from_pivots > kFarPivots<S> * m2) {  // sums once more about the mean
+      if (from_pivots > far_from_mean<S>(count) * m2) {  // sums once more about the mean
         moments = moments_about(problem, arrays.x, set, static_cast<T>(mean), team);
       }
     }
