@@ -12,7 +12,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -43,10 +45,32 @@ Tensors copies_of(const Tensors& from) {
   return to;
 }
 
+/// All modules below one, with their paths.
+using Tree = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
+
+void add_below(const Module& module, const std::string& prefix, Tree& tree) {
+  for (const auto& [name, child] : module.children()) {
+    tree.emplace_back(prefix + name, child);
+    add_below(*child, prefix + name + ".", tree);
+  }
+}
+
+Tree below(const Module& module) {
+  Tree tree;
+  add_below(module, "", tree);
+  return tree;
+}
+
 /// What a forward pass finds, and what it may change beside its output.
 class Surroundings {
  public:
-  explicit Surroundings(Module& module) : modes_(module) {
+  Surroundings(Module& module, const Tensor& x) : tree_(below(module)), modes_(module) {
+    for (const Tensor& parameter : module.parameters()) {
+      leaves_.emplace_back(parameter, parameter.requires_grad());
+    }
+    if (x.is_leaf()) {
+      leaves_.emplace_back(x, x.requires_grad());
+    }
     Tensors values;
     for (const auto& [name, x] : module.named_buffers()) {
       buffers_.push_back(x);
@@ -65,10 +89,21 @@ class Surroundings {
   Surroundings(const Surroundings&) = delete;
   Surroundings& operator=(const Surroundings&) = delete;
 
+  /// Throws Error in the name of `op` if the module holds others than it did.
+  void check_modules(const std::string& op, const Module& module) const {
+    const Tree now = below(module);
+    const auto [was, is] = std::ranges::mismatch(tree_, now);
+    check(was == tree_.end() && is == now.end(), op,
+          "backward: expected the modules of the forward pass, got another one at '{}'",
+          is == now.end() ? was->first : is->first);
+  }
+
  private:
   friend class Restored;
 
+  Tree tree_;
   Modes modes_;
+  std::vector<std::pair<Tensor, bool>> leaves_;  // with requires_grad
   Tensors buffers_;
   Tensors values_;  // of the buffers
   Generator random_ = default_generator();
@@ -86,6 +121,10 @@ class Restored {
       : buffers_(then.buffers_), modes_(module), tf32_(then.tf32_), random_(default_generator()) {
     const Tensors values = copies_of(then.values_);
     then.modes_.restore();
+    for (const auto& [x, requires_grad] : then.leaves_) {
+      leaves_.emplace_back(x, x.requires_grad());
+      x.impl().requires_grad = requires_grad;
+    }
     default_generator() = then.random_;
     if (then.part_) {
       part_.emplace(*then.part_);
@@ -103,6 +142,9 @@ class Restored {
       replace_data(buffers_[i], now_[i].data);
       buffers_[i].impl().is_view = now_[i].is_view;
     }
+    for (const auto& [x, requires_grad] : leaves_) {
+      x.impl().requires_grad = requires_grad;
+    }
     default_generator() = random_;
   }
   Restored(const Restored&) = delete;
@@ -117,6 +159,7 @@ class Restored {
   const Tensors& buffers_;
   std::vector<Now> now_;
   Modes modes_;
+  std::vector<std::pair<Tensor, bool>> leaves_;
   Tf32Guard tf32_;
   Generator random_;
   std::optional<BatchPartGuard> part_;
@@ -133,7 +176,9 @@ Tensor checkpoint(const std::shared_ptr<Module>& module, const Tensor& x) {
   check(module != nullptr, "checkpoint", "module: expected one, got none");
   check_defined("checkpoint", "x", x);
   Tensors inputs{x};
+  Tensors saved{x};
   for (const Tensor& parameter : module->parameters()) {
+    saved.push_back(parameter);
     if (parameter.requires_grad()) {
       inputs.push_back(parameter);
     }
@@ -143,27 +188,29 @@ Tensor checkpoint(const std::shared_ptr<Module>& module, const Tensor& x) {
   }
   ModuleScope scope(*module, x);
   const std::string name = fmt::format("checkpoint({})", module->name());
-  const auto surroundings = std::make_shared<const Surroundings>(*module);
+  const auto surroundings = std::make_shared<const Surroundings>(*module, x);
   const int64_t version = x.version();
   Tensor y;
   {
     // It is recorded like the second pass: ops that need no gradient may take another way, with other bits.
-    const PassGuard pass(CheckpointPass::first);
+    const PassGuard pass(current_pass == CheckpointPass::again ? CheckpointPass::again : CheckpointPass::first);
     y = module->forward(x);
   }
   check(x.version() == version, name, "x: expected a module that leaves it as it is, got one that changes it in place");
   if (y.requires_grad()) {
-    const auto recompute = [module, surroundings, count = inputs.size()](const BackwardContext& context) -> Tensors {
+    const auto recompute = [name, module, surroundings,
+                            count = saved.size()](const BackwardContext& context) -> Tensors {
       const Tensor input = context.saved(0);
       for (size_t i = 1; i < count; ++i) {
         static_cast<void>(context.saved(i));  // throws for a parameter that was changed
       }
+      surroundings->check_modules(name, *module);
       const Restored restored(*module, *surroundings);
       const PassGuard pass(CheckpointPass::again);
       const OpPassGuard forward(OpPass::forward);
       return {module->forward(input)};
     };
-    y = record_recomputed(name, inputs, {y.detach()}, inputs, recompute)[0];
+    y = record_recomputed(name, inputs, {y.detach()}, saved, recompute)[0];
   }
   y = scope.leave(y);
   module->run_forward_hooks(x, y);

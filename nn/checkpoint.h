@@ -16,8 +16,9 @@ namespace norma::nn {
 /// with use_reentrant=False and one tensor in place of its arguments.
 ///
 /// Outputs and gradients have the bits of module(x). The second pass has what the first had: random numbers of the
-/// default generator, buffers (such as running statistics), autocast, modes (training or evaluation), TF32, and part of
-/// a batch (ops/random/batch_part.h). It leaves no trace in any of these, so running statistics change once.
+/// default generator, buffers (such as running statistics), autocast, modes (training or evaluation, frozen
+/// statistics), frozen parameters, TF32, and part of a batch (ops/random/batch_part.h). It leaves no trace in any of
+/// these, so running statistics change once.
 ///
 /// Without gradients, or if neither x nor a parameter of the module requires one, it is module(x). Higher derivatives
 /// (create_graph) and checkpoints inside of the module work. Hooks of the module itself run once, those of the modules
@@ -25,15 +26,15 @@ namespace norma::nn {
 /// first pass register do not run: its tape is dropped at once. No other thread may use the module meanwhile.
 ///
 /// Throws Error without a module, or if it changes x in place; in backward() if x or a parameter has changed in place
-/// since, or if the module gives another size or dtype, or reads a tensor that requires a gradient and is neither x nor
-/// a parameter that did before.
+/// since, if a module inside was replaced, or if the module gives another size or dtype, or reads a tensor that
+/// requires a gradient and is neither x nor a parameter that did before.
 Tensor checkpoint(const std::shared_ptr<Module>& module, const Tensor& x);
 
-/// The pass of the innermost checkpoint() that runs on this thread.
+/// The kind of forward pass that runs on this thread.
 enum class CheckpointPass : uint8_t {
   none,   ///< the thread is in no checkpoint()
   first,  ///< the tape of this forward pass will be dropped
-  again,  ///< backward() will walk the tape of this one
+  again,  ///< backward() runs it; with checkpoints inside of checkpoints more than once
 };
 CheckpointPass checkpoint_pass();
 

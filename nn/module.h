@@ -188,12 +188,13 @@ inline Module& ChildSlot::operator*() const {
 /// The tree of a module and its children, a line each, indented.
 std::string to_string(const Module& module);
 
-/// Keeps the mode of every module of a model, training or evaluation, and restores it at the end of the scope.
+/// Keeps the mode of every module of a model (training or evaluation, frozen statistics), and restores it at the end of
+/// the scope.
 class Modes {
  public:
   explicit Modes(Module& model) {
     for (const auto& [path, module] : model.named_modules()) {
-      modes_.emplace_back(module, module->training_);
+      modes_.push_back({module, module->training_, module->has_frozen_statistics_});
     }
   }
   ~Modes() { restore(); }
@@ -202,15 +203,21 @@ class Modes {
 
   /// Sets the modes that were kept.
   void restore() const {
-    for (const auto& [module, training] : modes_) {  // parents before children, whose own mode is set later
-      module->train(training);
+    for (const Mode& mode : modes_) {  // parents before children, whose own mode is set later
+      mode.module->train(mode.training);
+      mode.module->freeze_statistics(mode.frozen_statistics);
     }
   }
   /// Restores nothing at the end: the model keeps the modes that it has.
   void forget() { modes_.clear(); }
 
  private:
-  std::vector<std::pair<Module*, bool>> modes_;
+  struct Mode {
+    Module* module;
+    bool training;
+    bool frozen_statistics;
+  };
+  std::vector<Mode> modes_;
 };
 
 /// Replaces x's storage by that of `data`, so that every handle on x sees it. The gradient stays as it is.

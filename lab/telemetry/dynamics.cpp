@@ -96,6 +96,9 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
     before->invariance = nn::Invariance::none;
     return;
   }
+  if (pass == nn::CheckpointPass::again) {  // a norm without a weight has its line from the first pass
+    return;
+  }
   LayerDynamics found{.layer = place.name, .kind = place.kind};
   const Tensor weight = own_parameter(module, "weight");
   const std::optional<nn::Bend> bend = norm != nullptr && parts_.saturation ? norm->bend() : std::nullopt;

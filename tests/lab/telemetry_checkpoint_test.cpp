@@ -1,8 +1,17 @@
 #include "core/device.h"
 #include "core/event.h"
+#include "core/factory.h"
+#include "core/random.h"
+#include "lab/telemetry/dynamics.h"
+#include "lab/telemetry/health.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/sharpness.h"
 #include "lab/telemetry/telemetry.h"
+#include "nn/conv.h"
+#include "nn/norm/norm.h"
+#include "nn/sequential.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 #include "small_runs.h"
 #include "train/trainer.h"
 
@@ -11,6 +20,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,6 +55,14 @@ Seen run(const std::string& model, const std::string& norm, bool checkpoints, co
 
 constexpr DynamicsParts kParts{.gradients = true, .weights = true, .saturation = true};
 
+/// A bounded norm without a weight of its own.
+class Bounded : public nn::Norm {
+ public:
+  Tensor forward_act(const Tensor& x, const ActOptions& /*then*/) override { return tanh(x); }
+  [[nodiscard]] std::string name() const override { return "Bounded"; }
+  [[nodiscard]] std::optional<nn::Bend> bend() const override { return nn::Bend{.limit = 1.5}; }
+};
+
 }  // namespace
 
 TEST_CASE("telemetry: checkpoints change no number of a layer") {
@@ -63,6 +81,40 @@ TEST_CASE("telemetry: checkpoints change no number of a layer") {
     CHECK(layers.size() > 20);
     CHECK(std::ranges::all_of(layers, [](const LayerHealth& layer) { return layer.gradient.has_value(); }));
   }
+}
+
+TEST_CASE("telemetry: a layer in checkpoints inside of checkpoints is seen once, also a norm without a weight") {
+  const auto inner = std::make_shared<nn::Sequential>();
+  inner->push_back(std::make_shared<nn::Conv2d>(3, 4, 1));
+  inner->push_back(std::make_shared<Bounded>());
+  const auto outer = std::make_shared<nn::Sequential>();
+  outer->push_back(inner);
+  outer->set_grad_checkpointing();
+  nn::Sequential model{outer};
+  model.set_grad_checkpointing();
+  HealthSample found;
+  const LayerTable table(model);
+  HealthStep step(
+      table, 1, [&](HealthSample one) { found = std::move(one); },
+      std::make_unique<DynamicsReader>(table, kParts, /* optimizer= */ nullptr));
+  const Tensor y = model(randn({2, 3, 4, 5}));
+  const Tensor loss = sum(mul(y, y));
+  step.after_forward(loss, /* grad_scale= */ 1);
+  loss.backward();
+  step.after_backward();
+  step.after_update();
+  std::vector<std::string> layers;
+  for (const LayerHealth& layer : found.layers) {
+    layers.push_back(layer.layer);
+    CHECK(layer.gradient.has_value());
+  }
+  CHECK(layers == std::vector<std::string>{"0.0.0", "0.0.1"});
+  REQUIRE(found.dynamics);
+  layers.clear();
+  for (const LayerDynamics& layer : found.dynamics->layers) {
+    layers.push_back(layer.layer);
+  }
+  CHECK(layers == std::vector<std::string>{"0.0.0", "0.0.1"});
 }
 
 TEST_CASE("telemetry: with checkpoints a timed step has the time of both passes, and the memory of the inputs") {
