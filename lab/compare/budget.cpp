@@ -8,7 +8,6 @@
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "lab/report/decide_rows.h"
-#include "nn/norm/norm.h"
 #include "train/step_times.h"
 
 #include <fmt/format.h>
@@ -65,9 +64,7 @@ RunCost measure_run(const train::Recipe& recipe) {
   const double image = step_seconds(pass) / static_cast<double>(recipe.batch_size);
   cost.evaluation = image * static_cast<double>(test_images);
   cost.batch = image * static_cast<double>(recipe.batch_size);
-  cost.norms = static_cast<int64_t>(std::ranges::count_if(pass.model().named_modules(), [](const auto& module) {
-    return dynamic_cast<const nn::Norm*>(module.second) != nullptr;
-  }));
+  cost.half_passes_to_calibrate = half_passes_to_calibrate(pass.model());
   cost.fit = image * static_cast<double>(std::min({test_images, kMostFitImages, cost.epoch}));
   return cost;
 }
@@ -81,7 +78,7 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
   double seconds = 0;
   for (const Settings& group : groups) {
     std::set<std::string> norms;
-    for (size_t i = 0; i < costs.size(); ++i) {
+    for (size_t i = 0; i < comparison.cells.size(); ++i) {
       if (timing_group(comparison.cells[i]) == group && norms.insert(comparison.cells[i].norm).second) {
         const auto visits = static_cast<double>(timing_visits(comparison.cells.size(), groups.size()));
         seconds += static_cast<double>(rounds) * costs[i].step + visits * (costs[i].start + costs[i].step);
@@ -91,14 +88,10 @@ double timing_seconds(const Comparison& comparison, const std::vector<RunCost>& 
   return seconds;
 }
 
-/// Seconds of a conversion of norms and of the evaluation before the first step; docs/finetune.md counts the passes.
+/// Seconds of a conversion of norms.
 double conversion_seconds(const Cell& cell, const RunCost& cost, int64_t batches) {
-  constexpr int64_t kComparing = 2;
-  const std::string start = cell.option(kStart);
-  const int64_t fitting = start == "calibrate" ? cost.norms / 2 + 1 : 0;
-  return start == "fold" || start == "calibrate"
-             ? cost.evaluation + static_cast<double>((kComparing + fitting) * batches) * cost.batch
-             : 0;
+  const int64_t halves = half_passes_of_conversion(cell, cost.half_passes_to_calibrate);
+  return static_cast<double>(halves * batches) / 2 * cost.batch;
 }
 
 /// Seconds of the evaluations of averaged weights, and of their new statistics.
@@ -111,13 +104,11 @@ double average_seconds(const Cell& cell, const RunCost& cost, double evaluations
 /// Seconds that the networks take that runs of this many images start from.
 double source_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
   double seconds = 0;
-  std::set<std::string> seen;
-  for (size_t i = 0; i < costs.size() && !comparison.source_classes.empty(); ++i) {
-    const Cell& cell = comparison.cells[i];
-    if (starts_from_weights(cell) && seen.insert(cell.model).second) {
-      const int64_t steps = kSourceRuns * images / cell.batch_size;
-      seconds += costs[i].start + costs[i].evaluation + static_cast<double>(steps) * costs[i].step;
-    }
+  size_t next = comparison.cells.size();
+  for (const std::string& model : source_models(comparison)) {
+    const RunCost& cost = costs.at(next++);
+    const int64_t steps = kSourceRuns * images / source_recipe(comparison, model).batch_size;
+    seconds += cost.start + cost.evaluation + static_cast<double>(steps) * cost.step;
   }
   return seconds;
 }
@@ -125,8 +116,9 @@ double source_seconds(const Comparison& comparison, const std::vector<RunCost>& 
 /// Seconds that one run takes with this many images.
 double cell_seconds(const Comparison& comparison, const Cell& cell, const RunCost& cost, int64_t images) {
   const auto evaluations = static_cast<double>(cost.epoch > 0 ? 1 + (images - 1) / cost.epoch : 1);
+  const double before = converts_norms(cell) ? cost.evaluation : 0;  // a converted network is tested before it trains
   const int64_t steps = images / cell.batch_size;
-  return cost.start + conversion_seconds(cell, cost, comparison.recipe.convert_batches) +
+  return cost.start + conversion_seconds(cell, cost, comparison.recipe.convert_batches) + before +
          evaluations * cost.evaluation + average_seconds(cell, cost, evaluations) + cost.fit +
          static_cast<double>(steps) * cost.step;
 }
@@ -134,15 +126,15 @@ double cell_seconds(const Comparison& comparison, const Cell& cell, const RunCos
 /// Seconds that all runs take with this many images each, with their trials of learning rates.
 double run_seconds(const Comparison& comparison, const std::vector<RunCost>& costs, int64_t images) {
   double seconds = source_seconds(comparison, costs, images);
-  for (size_t i = 0; i < costs.size(); ++i) {
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
     const Cell& cell = comparison.cells[i];
     seconds += cell_seconds(comparison, cell, costs[i], images);
     const bool first = std::none_of(comparison.cells.begin(), comparison.cells.begin() + static_cast<std::ptrdiff_t>(i),
                                     [&](const Cell& other) { return same_but_seed(other, cell); });
     if (comparison.tune_lr && first) {
-      const double trial = costs[i].start + static_cast<double>(tuning_batches(images / cell.batch_size,
-                                                                               comparison.recipe.grad_accum_steps)) *
-                                                costs[i].step;
+      const int64_t steps = tuning_batches(images / cell.batch_size, comparison.recipe.grad_accum_steps);
+      const double trial = costs[i].start + conversion_seconds(cell, costs[i], comparison.recipe.convert_batches) +
+                           static_cast<double>(steps) * costs[i].step;
       seconds += static_cast<double>(tuning_factors().size()) * trial;
     }
   }
@@ -167,6 +159,14 @@ int64_t common_batch(const Comparison& comparison) {
 
 std::vector<RunCost> measure_runs(const Comparison& comparison) {
   std::vector<RunCost> costs;
+  const auto add = [&](const auto& cost_of) {
+    try {
+      costs.push_back(cost_of());
+    } catch (const std::exception&) {  // it will fail when it runs
+      costs.emplace_back();
+    }
+    allocator(default_device()).empty_cache();
+  };
   for (size_t i = 0; i < comparison.cells.size(); ++i) {
     const auto alike = [&](size_t other) {
       return timing_group(comparison.cells[other]) == timing_group(comparison.cells[i]) &&
@@ -176,19 +176,20 @@ std::vector<RunCost> measure_runs(const Comparison& comparison) {
     while (known < i && !alike(known)) {
       ++known;
     }
-    const train::Recipe recipe = recipe_of(comparison.recipe, comparison.cells[i]);
-    RunCost cost = known < i ? costs[known] : RunCost{};
-    try {
+    add([&] {
+      const train::Recipe recipe = recipe_of(comparison.recipe, comparison.cells[i]);
       if (known == i) {
-        cost = measure_run(recipe);
-      } else if (comparison.cells[known].options != comparison.cells[i].options) {
+        return measure_run(recipe);
+      }
+      RunCost cost = costs[known];
+      if (comparison.cells[known].options != comparison.cells[i].options) {
         cost.epoch = train::make_dataset(recipe, data::Split::train)->info().size;
       }
-    } catch (const std::exception&) {
-      cost = {};
-    }
-    costs.push_back(cost);
-    allocator(default_device()).empty_cache();
+      return cost;
+    });
+  }
+  for (const std::string& model : source_models(comparison)) {
+    add([&] { return measure_run(source_recipe(comparison, model)); });
   }
   return costs;
 }
@@ -225,7 +226,7 @@ BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>&
   }
   plan.images = fits * unit;
   plan.seconds = seconds_for(plan.images);
-  for (size_t i = 0; i < costs.size(); ++i) {
+  for (size_t i = 0; i < comparison.cells.size(); ++i) {
     plan.cells.push_back(cell_seconds(comparison, comparison.cells[i], costs[i], plan.images));
   }
   return plan;

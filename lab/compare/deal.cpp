@@ -6,6 +6,7 @@
 #include "core/factory.h"
 #include "core/parse_number.h"
 #include "core/tape.h"
+#include "lab/compare/source.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "nn/module_scope.h"
@@ -60,6 +61,7 @@ class Work : public nn::ModuleObserver {
 struct Nanoseconds {
   int64_t image = 0;  ///< forward
   int64_t step = 0;   ///< of a training step, beside its images
+  int64_t half_passes_to_calibrate = 0;
 };
 
 Nanoseconds measure_work(const train::Recipe& recipe, int64_t classes) {
@@ -75,7 +77,8 @@ Nanoseconds measure_work(const train::Recipe& recipe, int64_t classes) {
   return {.image = width *
                    (work.multiplications / kMultiplicationsPerNanosecond + work.elements / kElementsPerNanosecond) /
                    kImages,
-          .step = width * model->parameter_count() * kParameterNanoseconds + work.layers * kLayerNanoseconds};
+          .step = width * model->parameter_count() * kParameterNanoseconds + work.layers * kLayerNanoseconds,
+          .half_passes_to_calibrate = half_passes_to_calibrate(*model)};
 }
 
 /// The networks and data of a comparison, each looked at once.
@@ -90,12 +93,13 @@ class Estimate {
   int64_t run(const Cell& cell) {
     const Data& data = data_of(cell);
     const int64_t images = images_of(cell);
-    const int64_t evaluations = comparison_.telemetry ? 1 + (std::max<int64_t>(images, 1) - 1) / data.train : 1;
-    return batches_of(cell) * step(cell) + evaluations * data.test * of(cell).image;
+    const int64_t evaluations = (comparison_.telemetry ? 1 + (std::max<int64_t>(images, 1) - 1) / data.train : 1) +
+                                (converts_norms(cell) ? 1 : 0);
+    return batches_of(cell) * step(cell) + evaluations * data.test * of(cell).image + conversion(cell);
   }
   int64_t trials(const Cell& cell) {
-    return static_cast<int64_t>(tuning_factors().size()) *
-           tuning_batches(batches_of(cell), comparison_.recipe.grad_accum_steps) * step(cell);
+    const int64_t batches = tuning_batches(batches_of(cell), comparison_.recipe.grad_accum_steps);
+    return static_cast<int64_t>(tuning_factors().size()) * (batches * step(cell) + conversion(cell));
   }
 
  private:
@@ -120,6 +124,11 @@ class Estimate {
   int64_t images_of(const Cell& cell) {
     const train::Recipe& recipe = comparison_.recipe;
     return recipe.images > 0 ? recipe.images : recipe.epochs * data_of(cell).train;
+  }
+  int64_t conversion(const Cell& cell) {
+    const Nanoseconds one = of(cell);
+    return half_passes_of_conversion(cell, one.half_passes_to_calibrate) * comparison_.recipe.convert_batches *
+           cell.batch_size * one.image / 2;
   }
   int64_t batches_of(const Cell& cell) { return images_of(cell) / cell.batch_size; }
 

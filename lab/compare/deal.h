@@ -19,7 +19,8 @@ PartOf parse_part(const std::string& text);
 
 /// Estimates what each cell costs, with the rounds of timing and trials that its part makes because of it. It is
 /// counted from the shapes in the networks, without a clock, and in whole numbers: every machine gets the same. A cell
-/// whose network throws costs nothing.
+/// whose network throws costs nothing. Networks that runs start from (make_sources()) are not counted: each part trains
+/// those of its cells, and parts of about the same cost need about the same.
 std::vector<int64_t> estimate_costs(const Comparison& comparison);
 
 /// Deals the cells out to `count` parts: the most expensive ones first, each to the part that has the least so far.

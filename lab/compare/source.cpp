@@ -6,6 +6,7 @@
 #include "core/sha256.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
+#include "nn/norm/norm.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
 #include "train/convert_norm.h"
@@ -47,7 +48,7 @@ std::string obstacle(const Settings& settings, const std::string& from) {
   if (start == "fold" && !has_running_statistics(before)) {
     return fmt::format("expected weights whose norm has running statistics, got {}", from);
   }
-  if ((start == "fold" || start == "calibrate") && to_string(norm) == to_string(before)) {
+  if (converts_norms(settings) && to_string(norm) == to_string(before)) {
     return fmt::format("expected another norm than {}, which the weights have, got {}", from, settings.norm);
   }
   return "";
@@ -152,6 +153,42 @@ void make_source(const std::string& model, Comparison& comparison, const Compari
 bool starts_from_weights(const Settings& settings) {
   const std::string start = settings.option(kStart);
   return !start.empty() && start != kScratch;
+}
+
+bool converts_norms(const Settings& settings) {
+  const std::string start = settings.option(kStart);
+  return start == "fold" || start == "calibrate";
+}
+
+int64_t half_passes_to_calibrate(const nn::Module& network) {
+  int64_t halves = 2;  // one pass of the old network
+  for (const auto& [path, module] : network.named_modules()) {
+    if (dynamic_cast<const nn::Norm*>(module) != nullptr) {
+      const bool running =
+          std::ranges::any_of(module->own_buffers(), [](const auto& buffer) { return buffer.first == "running_var"; });
+      halves += running ? 2 : 1;
+    }
+  }
+  return halves;
+}
+
+int64_t half_passes_of_conversion(const Settings& settings, int64_t to_calibrate) {
+  constexpr int64_t kComparing = 4;  // one pass of each network
+  if (!converts_norms(settings)) {
+    return 0;
+  }
+  return kComparing + (settings.option(kStart) == "calibrate" ? to_calibrate : 0);
+}
+
+std::vector<std::string> source_models(const Comparison& comparison) {
+  std::vector<std::string> models;
+  for (const Cell& cell : comparison.cells) {
+    if (!comparison.source_classes.empty() && starts_from_weights(cell) &&
+        std::ranges::find(models, cell.model) == models.end()) {
+      models.push_back(cell.model);
+    }
+  }
+  return models;
 }
 
 std::string initial_sha256(const std::string& file) {

@@ -1,7 +1,9 @@
 #pragma once
 
 #include "lab/compare/comparison.h"
+#include "nn/module.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,17 @@ namespace norma::lab {
 
 /// True iff a cell starts from weights, and not from random ones.
 bool starts_from_weights(const Settings& settings);
+
+/// True iff a cell's norms are those of other weights, by "fold" or "calibrate".
+bool converts_norms(const Settings& settings);
+/// Passes of a network over the images of a conversion, as docs/finetune.md counts them, in halves: those that end at a
+/// norm are half a pass on average.
+int64_t half_passes_to_calibrate(const nn::Module& network);
+/// All half passes of a cell's conversion, given those to calibrate its network; 0 without a conversion.
+int64_t half_passes_of_conversion(const Settings& settings, int64_t to_calibrate);
+
+/// The models of the networks that a comparison trains for its cells to start from, in the order of the cells.
+std::vector<std::string> source_models(const Comparison& comparison);
 
 /// Finds out what the runs of a new comparison start from, and leaves out the settings that mean nothing there: a
 /// conversion ("fold", "calibrate") to the norm that the weights have, "fold" from a norm without running statistics,

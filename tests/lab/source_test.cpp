@@ -4,6 +4,8 @@
 #include "error_text.h"
 #include "files.h"
 #include "lab/compare/budget.h"
+#include "lab/compare/deal.h"
+#include "lab/compare/tune.h"
 #include "lab/report/joined.h"
 #include "lab/small_comparison.h"
 #include "train/checkpoint.h"
@@ -292,14 +294,62 @@ TEST_CASE("start: a budget knows the networks that runs start from, and what con
   const Comparison comparison = plan_comparison(all_starts("unused"));
   REQUIRE(comparison.cells.size() == 7);
   // Batches of 4, of which conversions look at two. Each cell takes 1 + 2, and 1 for an image; the network four times
-  // the images, and 3 beside them.
-  const std::vector<RunCost> costs(7, {.step = 4, .start = 1, .evaluation = 2, .batch = 1.5, .norms = 20});
+  // the images at 2 each, and 5 + 6 beside them.
+  std::vector<RunCost> costs(7, {.step = 4, .start = 1, .evaluation = 2, .batch = 1.5, .half_passes_to_calibrate = 22});
+  costs.push_back({.step = 8, .start = 5, .evaluation = 6});
   const BudgetPlan plan = plan_budget(comparison, costs, {.budget = 3000});
   // Folding: 2 passes and an evaluation, 8; calibration: 13 passes and an evaluation, 41.
-  const double beside = 7 * 3 + 3 + 8 + 41;
+  const double beside = 7 * 3 + 11 + 8 + 41;
   const auto images = static_cast<double>(plan.images);
-  CHECK(plan.seconds == doctest::Approx(beside + (7 + 4) * images));
+  CHECK(plan.seconds == doctest::Approx(beside + (7 + 4 * 2) * images));
+  REQUIRE(plan.cells.size() == 7);
   CHECK(plan.cells[5] == doctest::Approx(3 + 8 + images));
   CHECK(plan.cells[6] == doctest::Approx(3 + 41 + images));
   CHECK(describe_plan(comparison, plan).find(", with what they start from, which has ") != std::string::npos);
+
+  // Each of five trials converts, too, and makes at least ten steps.
+  Comparison tuned = comparison;
+  tuned.tune_lr = true;
+  const BudgetPlan shortest = plan_budget(tuned, costs, {.budget = 1, .firm = false});
+  const auto few = static_cast<double>(shortest.images);
+  const auto steps = static_cast<double>(tuning_batches(shortest.images / 4, 1));
+  const double trials = 5 * (7 * (1 + 4 * steps) + 2 * 2 * 1.5 + 2 * 13 * 1.5);
+  CHECK(shortest.seconds == doctest::Approx(beside + (7 + 4 * 2) * few + trials));
+}
+
+TEST_CASE("start: the network that runs start from is measured as it is trained") {
+  ComparisonOptions options = all_starts("unused");
+  options.norms = {"group:32", "batch"};
+  options.options[kStart] = {"keep", "calibrate"};
+  options.batch_sizes = {8, 4};
+  const Comparison comparison = plan_comparison(options);
+  CHECK(source_models(comparison) == std::vector<std::string>{"resnet18"});
+  const std::vector<RunCost> costs = measure_runs(comparison);
+  REQUIRE(costs.size() == comparison.cells.size() + 1);
+  const train::Recipe source = source_recipe(comparison, "resnet18");
+  CHECK(costs.back().step > 0);
+  CHECK(costs.back().epoch == train::make_dataset(source, data::Split::train)->info().size);
+  CHECK(costs.back().epoch != costs.front().epoch);
+  // 20 norms: of a norm with running statistics two passes are made.
+  CHECK(comparison.cells.front().norm == "group:32");
+  CHECK(costs.front().half_passes_to_calibrate == 22);
+  CHECK(costs.back().half_passes_to_calibrate == 42);
+
+  options.options[kStart] = {kScratch};
+  CHECK(source_models(plan_comparison(options)).empty());
+}
+
+TEST_CASE("start: the parts of a comparison are dealt with what conversions take") {
+  ComparisonOptions options = all_starts("unused");
+  options.recipe.test_images = 1;
+  const std::vector<int64_t> few = estimate_costs(plan_comparison(options));
+  options.recipe.convert_batches = 20;
+  const std::vector<int64_t> many = estimate_costs(plan_comparison(options));
+  REQUIRE(few.size() == 7);
+  for (size_t i = 0; i < 5; ++i) {
+    CHECK(many[i] == few[i]);
+  }
+  CHECK(few[5] > few[3]);                            // fold and keep, of group norm
+  CHECK(many[5] > few[5]);                           // 18 batches by 2 passes
+  CHECK(many[6] - few[6] > 6 * (many[5] - few[5]));  // and by 13 passes
 }
