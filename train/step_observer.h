@@ -50,7 +50,7 @@ class StepObserver {
   StepObserver(const StepObserver&) = delete;
   StepObserver& operator=(const StepObserver&) = delete;
 
-  /// Called before the first step of this call of run().
+  /// Called once in each run(), before its steps and evaluations; a resumed run may have no steps left.
   virtual void start(const ObservedRun& run) = 0;
   /// False: begin_step() never observes a step, and steps may be launches of a graph.
   [[nodiscard]] virtual bool looks_into_steps() const { return true; }

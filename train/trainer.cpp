@@ -47,6 +47,7 @@ class TrainingLoop {
   TrainResult run();
 
  private:
+  void start_observer();
   void make_steps(TrainResult& result);
   /// Tells of the weights that the run begins with, and of frozen ones.
   void tell_of_start();
@@ -86,6 +87,7 @@ TrainResult TrainingLoop::run() {
                                                                  // checkpoint
     output_.save();
   }
+  start_observer();
   if (of_first(run_.processes.group(), reports_.row_is_missing())) {
     reports_.report(result, /* images_per_second= */ 0);
   }
@@ -135,25 +137,29 @@ void TrainingLoop::check_frozen() const {
   do_together(run_.processes.group(), [&] { run_.frozen.check(run_); });
 }
 
+void TrainingLoop::start_observer() {
+  if (!options_.observer) {
+    return;
+  }
+  options_.observer->start({.model = *run_.model,
+                            .first_step = run_.step,
+                            .total_steps = run_.total_steps(),
+                            .batch_size = run_.recipe.batch_size * run_.recipe.grad_accum_steps,
+                            .optimizer = run_.optimizer.get(),
+                            .loss_of_first_batch = [this] { return loss_of_first_batch(run_); },
+                            .print =
+                                [this](const std::string& text) {
+                                  if (!options_.quiet) {
+                                    reports_.print(options_.labelled(text));
+                                  }
+                                }});
+}
+
 void TrainingLoop::make_steps(TrainResult& result) {
   data::Loader loader =
       make_train_loader(run_.recipe, run_.train_set, options_.workers, run_.plan.batches_before(run_.step),
                         run_.model->device(), run_.processes.part());
   StepObserver* const observer = options_.observer.get();
-  if (observer != nullptr) {
-    observer->start({.model = *run_.model,
-                     .first_step = run_.step,
-                     .total_steps = run_.total_steps(),
-                     .batch_size = run_.recipe.batch_size * run_.recipe.grad_accum_steps,
-                     .optimizer = run_.optimizer.get(),
-                     .loss_of_first_batch = [this] { return loss_of_first_batch(run_); },
-                     .print =
-                         [this](const std::string& text) {
-                           if (!options_.quiet) {
-                             reports_.print(options_.labelled(text));
-                           }
-                         }});
-  }
   double waited = 0;  // in this step, for the loader
   const auto load = [&] {
     const double start = options_.now();

@@ -37,6 +37,8 @@ namespace {
 int64_t steps_made = 0;
 std::function<void()> in_step = [] {};
 
+std::function<void()> in_evaluation = [] {};
+
 /// Counts training steps, and calls in_step() in each.
 class Counting : public nn::Module {
  public:
@@ -44,6 +46,8 @@ class Counting : public nn::Module {
     if (grad_enabled()) {
       ++steps_made;
       in_step();
+    } else {
+      in_evaluation();
     }
     return x;
   }
@@ -221,6 +225,28 @@ TEST_CASE("cell run: one that was cut goes on from its checkpoint, to the bits o
       check_same(found, whole);
       remove_cell_checkpoint(options.output, 0);
       CHECK(std::filesystem::is_empty(options.output));
+    }
+  }
+}
+
+TEST_CASE("cell run: one that was cut after its last step keeps its images per second") {
+  const TemporaryFolder folder;
+  for (const bool telemetry : {true, false}) {
+    CAPTURE(telemetry);
+    ComparisonOptions options = twenty_steps(folder / fmt::format("whole-{}", telemetry));
+    options.telemetry = telemetry;
+    const Comparison whole = run(options);
+    options.output = folder / fmt::format("cut-{}", telemetry);
+    std::filesystem::create_directories(options.output);
+    in_evaluation = stop;
+    CHECK(run(options).cells[0].reason == "test: stopped");
+    CHECK(steps_made == 20);
+    in_evaluation = [] {};
+    const Comparison found = run(options);
+    CHECK(steps_made == 0);
+    check_same(found, whole);
+    if (telemetry) {
+      CHECK(found.cells[0].telemetry->throughput.median > 0);
     }
   }
 }

@@ -78,3 +78,11 @@ TEST_CASE("step observer: steps that look for a batch size that fits are not of 
   CHECK_THROWS_AS(Trainer(test::small_recipe(), watched_by(diary)).run(), OutOfMemory);
   CHECK(diary->text == "0 to 3 of 4; 1(fbu)1. 2(");
 }
+
+TEST_CASE("step observer: a resumed run without steps left begins, too, and is evaluated") {
+  Trainer trainer(test::small_recipe(), watched_by(nullptr));
+  trainer.run();
+  const auto diary = std::make_shared<Diary>();
+  Trainer(test::small_recipe(), watched_by(diary), trainer.checkpoint()).run();
+  CHECK(diary->text == "3 to 3 of 4; e3");
+}
