@@ -24,6 +24,21 @@ std::string shown_plural(const std::string& names) {
   return names.substr(names.rfind("--"));
 }
 
+/// The items of a list, separated by commas outside brackets.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth <= 0) {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
+}
+
 Option note(CLI::Option* option, const std::string& expected) {
   notes().expected[option] = expected;
   // Else CLI11 would drop values, or complain in its own words, before we see them.
@@ -69,20 +84,6 @@ CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::
 
 Option option_of(CLI::App& app, const std::string& name) {
   return Option(app.get_option(name));
-}
-
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> items(1);
-  int depth = 0;
-  for (const char c : text) {
-    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-    if (c == ',' && depth <= 0) {
-      items.emplace_back();
-    } else {
-      items.back() += c;
-    }
-  }
-  return items;
 }
 
 Option add_item(CLI::App& app, const std::string& names, const std::string& expected,
@@ -171,6 +172,22 @@ Option add_list(CLI::App& app, const std::string& names, const std::string& what
   };
   return add_items(
       app, names, what, [&items] { items.clear(); }, take, description);
+}
+
+Option add_repeated(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
+                    const std::string& description) {
+  const std::string name = shown_plural(names);
+  const auto callback = [&app, &items, name, what](const CLI::results_t& given) {
+    for (const std::string& text : given) {
+      check(!text.empty(), app.get_name(), "{}: expected {}, got {}", name, what, shown(text));
+    }
+    items = given;
+    return true;
+  };
+  CLI::Option* option = app.add_option(names, callback, description);
+  const Option noted = note(option, what);
+  option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
+  return noted;
 }
 
 template <class T>

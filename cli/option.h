@@ -18,10 +18,11 @@ namespace norma::cli {
 
 /// One line of a configuration file: an option, and its value as it would stand on the command line.
 struct ConfigLine {
-  std::string name;        ///< of the option without its dashes: "batch-size"
-  std::string value;       ///< the items of an array with commas between them
-  bool on_or_off = false;  ///< the value is "true" or "false" of TOML, as switches have them
-  std::string place;       ///< "r50.toml:2:1", for error texts
+  std::string name;                     ///< of the option without its dashes: "batch-size"
+  std::string value;                    ///< the items of an array with commas between them
+  std::vector<std::string> items = {};  ///< of an array, or the value alone
+  bool on_or_off = false;               ///< the value is "true" or "false" of TOML, as switches have them
+  std::string place;                    ///< "r50.toml:2:1", for error texts
 };
 
 /// The lines of a TOML file without tables, in its order: `batch-size = 128`, `flip = true`, `norms = ["batch",
@@ -82,6 +83,9 @@ Option add_list(CLI::App& app, const std::string& names, const std::string& what
 /// Items of another kind: calls `begin` first, then `take` for each; `take` returns false for an invalid text.
 Option add_items(CLI::App& app, const std::string& names, const std::string& what, std::function<void()> begin,
                  std::function<bool(const std::string&)> take, const std::string& description);
+/// Texts as they are, each behind the option's name, which may come several times; they replace those in `items`.
+Option add_repeated(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
+                    const std::string& description);
 /// Numbers.
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
@@ -97,9 +101,6 @@ Option add_switch(CLI::App& app, const std::string& names, bool& value, const st
 inline constexpr const char* kConfigOption = "--config";
 /// --config; main() adds its lines after the command line's words.
 Option add_config(CLI::App& app);
-
-/// The items of a list, separated by commas outside brackets.
-std::vector<std::string> split_list(const std::string& text);
 
 /// Allows at most one of these options of a command.
 void exclude(CLI::App& app, const std::vector<std::string>& names);

@@ -60,7 +60,11 @@ std::vector<std::string> words_of(const CLI::App& app, const CLI::Option& option
   if (!is_switch(option)) {
     check(!line.on_or_off, app.get_name(), "{}: {}: expected {}, got {}", line.place, line.name,
           notes().expected.at(&option), line.value);
-    return line.value.empty() ? std::vector<std::string>{name, ""} : std::vector<std::string>{name + "=" + line.value};
+    std::vector<std::string> words;
+    for (const std::string& item : option.get_expected_max() > 1 ? line.items : std::vector{line.value}) {
+      item.empty() ? words.insert(words.end(), {name, ""}) : words.insert(words.end(), name + "=" + item);
+    }
+    return words;
   }
   check(line.on_or_off, app.get_name(), "{}: {}: expected true or false, got {}", line.place, line.name,
         shown(line.value));
@@ -86,27 +90,28 @@ std::optional<std::string> word(const TomlScalar& value) {
   return std::nullopt;
 }
 
-/// A list of words with commas between them; none if the list is empty or has other values.
-std::optional<std::string> words(const std::vector<TomlScalar>& list) {
-  std::string text;
-  for (const TomlScalar& value : list) {
+/// The words of a value or a list; none if the list is empty or there are other values.
+std::optional<std::vector<std::string>> words(const TomlLine& line) {
+  std::vector<std::string> items;
+  for (const TomlScalar& value : line.list ? *line.list : std::vector{line.value}) {
     const std::optional<std::string> item = word(value);
     if (!item) {
       return std::nullopt;
     }
-    text += (text.empty() ? "" : ",") + *item;
+    items.push_back(*item);
   }
-  return text.empty() ? std::nullopt : std::optional(text);
+  return items.empty() ? std::nullopt : std::optional(items);
 }
 
 ConfigLine config_line(std::string_view op, const TomlLine& line) {
   if (const auto* on = std::get_if<bool>(&line.value)) {
     return {.name = line.key, .value = *on ? "true" : "false", .on_or_off = true, .place = line.key_place};
   }
-  const std::optional<std::string> value = line.list ? words(*line.list) : word(line.value);
-  check(value.has_value(), op, "{}: {}: expected a text, a number, true, false or a list of texts or numbers",
+  const std::optional<std::vector<std::string>> items = words(line);
+  check(items.has_value(), op, "{}: {}: expected a text, a number, true, false or a list of texts or numbers",
         line.value_place, excerpt(line.key));
-  return {.name = line.key, .value = *value, .place = line.key_place};
+  return {
+      .name = line.key, .value = fmt::format("{}", fmt::join(*items, ",")), .items = *items, .place = line.key_place};
 }
 
 }  // namespace

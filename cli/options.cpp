@@ -199,17 +199,14 @@ void RunOptions::add(CLI::App& app, const std::vector<std::string_view>& names) 
 }
 
 void RunOptions::add_plugin(CLI::App& app) {
-  add_list(app, "--plugin", "the name of a file", plugins, "shared libraries with norms of your own (docs/plugins.md)")
+  add_repeated(app, "--plugin", "the name of a file", plugins,
+               "a shared library with norms of your own (docs/plugins.md); may be given several times")
       .type_name("FILE")
       .group("Network");
 }
 
 std::string RunOptions::plugin_words() {
-  std::string files;
-  for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
-    files += (files.empty() ? " --plugin " : ",") + plugin.file;
-  }
-  return files;
+  return cli::plugin_words(nn::loaded_plugins());
 }
 
 std::string RunOptions::config_text() const {

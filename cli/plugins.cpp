@@ -13,7 +13,6 @@
 #include "train/run_folder.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -33,17 +32,15 @@ constexpr std::string_view kHashMark = "#sha256=";
 /// The values of --plugin; empty if the words do not have it.
 std::vector<std::string> given_plugins(const std::vector<std::string>& words) {
   const std::string option = kOption;
-  std::string files;
+  std::vector<std::string> files;
   for (size_t i = 1; i < words.size(); ++i) {  // after the subcommand
     if (words[i].starts_with(option + "=")) {
-      files += (files.empty() ? "" : ",") + words[i].substr(option.size() + 1);
-    } else if (words[i] == option) {
-      for (; i + 1 < words.size() && !words[i + 1].starts_with("-"); ++i) {
-        files += (files.empty() ? "" : ",") + words[i + 1];
-      }
+      files.push_back(words[i].substr(option.size() + 1));
+    } else if (words[i] == option && i + 1 < words.size() && !words[i + 1].starts_with("-")) {
+      files.push_back(words[++i]);
     }
   }
-  return files.empty() ? std::vector<std::string>{} : split_list(files);
+  return files;
 }
 
 /// "'NAME' belongs to another user" or the like for a file or folder that may be somebody else's; "" if it is the
@@ -111,17 +108,15 @@ std::string reason_against(const nn::PluginRecord& named, const nn::PluginFile& 
 /// Loads the plug-ins that the file `by` names. Throws Error if there is a reason against one of them.
 void load_named(const std::vector<nn::PluginRecord>& plugins, const std::filesystem::path& by, bool dry_run) {
   std::vector<std::unique_ptr<nn::PluginFile>> libraries;
-  std::vector<std::string> files;
+  std::vector<nn::PluginRecord> all;
   for (const nn::PluginRecord& named : plugins) {
     libraries.push_back(std::make_unique<nn::PluginFile>(std::filesystem::absolute(by).parent_path() / named.file));
-    files.push_back(libraries.back()->record().file);
+    all.push_back(libraries.back()->record());
   }
-  const std::string all = fmt::format("{}", fmt::join(files, ","));
   for (size_t i = 0; i < plugins.size(); ++i) {
     const std::string against = reason_against(plugins[i], *libraries[i], by, dry_run);
-    check(against.empty(), kOp, "'{}' names the plug-in {}, which is code and is not loaded, since {}: {} {} loads it",
-          by.string(), train::plugins_text({libraries[i]->record()}), against, kOption,
-          shell_word(excerpt(all, all.size())));
+    check(against.empty(), kOp, "'{}' names the plug-in {}, which is code and is not loaded, since {}:{} loads it",
+          by.string(), train::plugins_text({all[i]}), against, plugin_words(all));
   }
   for (std::unique_ptr<nn::PluginFile>& library : libraries) {
     train::say("plug-in {}, which '{}' names\n", train::plugins_text({library->record()}), by.string());
@@ -134,7 +129,7 @@ std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& fi
   std::vector<nn::PluginRecord> plugins;
   for (const ConfigLine& line : read_config(kOp, file)) {
     if (line.name == "plugin") {
-      for (const std::string& text : split_list(line.value)) {
+      for (const std::string& text : line.items) {
         plugins.push_back(plugin_named(text));
       }
     }
@@ -163,6 +158,15 @@ std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, co
                                            : train::plugins_from_json(found->second, "train: " + file.string());
 }
 
+std::string plugin_words(const std::vector<nn::PluginRecord>& plugins) {
+  constexpr size_t kLongest = 4096;  // of a path that a system can open
+  std::string text;
+  for (const nn::PluginRecord& plugin : plugins) {
+    text += fmt::format(" {} {}", kOption, shell_word(excerpt(plugin.file, kLongest)));
+  }
+  return text;
+}
+
 std::string recorded_word(const nn::PluginRecord& plugin) {
   return plugin.file + std::string(kHashMark) + plugin.sha256;
 }
@@ -173,14 +177,11 @@ void check_norm_is_loaded(std::string_view op, const std::string& norm, const st
   if (std::ranges::find(known, name) != known.end()) {
     return;
   }
-  std::vector<std::string> files;
-  bool theirs = false;
-  for (const nn::PluginRecord& plugin : plugins) {
-    files.push_back(plugin.file);
-    theirs = theirs || std::ranges::find(plugin.norms, name) != plugin.norms.end();
-  }
-  check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add --plugin {}", excerpt(name),
-        shell_word(excerpt(fmt::format("{}", fmt::join(files, ",")), 1000)));
+  const bool theirs = std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) {
+    return std::ranges::find(plugin.norms, name) != plugin.norms.end();
+  });
+  check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add{}", excerpt(name),
+        plugin_words(plugins));
 }
 
 void load_plugins(const std::vector<std::string>& words) {

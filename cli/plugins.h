@@ -20,10 +20,13 @@ namespace norma::cli {
 /// throws Error with the library, its SHA-256 and the reason.
 void load_plugins(const std::vector<std::string>& words);
 
+/// The options that load plug-ins: " --plugin FILE", for each.
+std::string plugin_words(const std::vector<nn::PluginRecord>& plugins);
+
 /// A plug-in's record in args.toml: FILE#sha256=DIGITS.
 std::string recorded_word(const nn::PluginRecord& plugin);
 
-/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE,…" for a norm that is not
+/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE …" for a norm that is not
 /// registered here, if one of these plug-ins registered it, by the records of a run.
 void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins);
 

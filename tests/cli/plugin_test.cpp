@@ -71,7 +71,7 @@ TEST_CASE("norma check-norm --like: a norm of one's own beside one of Norma's") 
 
 TEST_CASE("norma compare --plugin: a norm of one's own beside ours, and --resume") {
   const TemporaryFolder folder;
-  const std::string loaded = fmt::format(" --plugin {},{} ", plugin("by_spec"), plugin("by_ops"));
+  const std::string loaded = fmt::format(" --plugin {} --plugin {} ", plugin("by_spec"), plugin("by_ops"));
   const Outcome outcome = run_norma(
       folder.path(), "compare --models convnext_atto --norms column,absolute[eps=1e-3],batch --timing-rounds 2 " +
                          kTiny + loaded + "--output o");
@@ -88,7 +88,7 @@ TEST_CASE("norma compare --plugin: a norm of one's own beside ours, and --resume
   CHECK(without.code == 2);
   CHECK(without.err ==
         fmt::format("norma: resume: norm 'column' comes from a plug-in, which is not loaded: add --plugin "
-                    "{},{}\n",
+                    "{} --plugin {}\n",
                     plugin("by_spec"), plugin("by_ops")));
 }
 
@@ -296,7 +296,7 @@ TEST_CASE(
   refused("\"/proc/self/cwd/d/b.so#sha256=" + sha256(read_file(second)) + "\"", second,
           "its name there leads over links", second);
   refused(fmt::format("\"{}\", \"{}\"", recorded(first), second), second, "no SHA-256 of it is recorded there",
-          first + "," + second);
+          first + " --plugin " + second);
   CHECK(run_norma(folder.path(), train + "--output o --plugin d/b.so").code == 0);
 
   // Two of them: the loader of the system must not take the second for the first.
@@ -308,13 +308,34 @@ TEST_CASE(
         std::string::npos);
   // The same library by two names is one.
   std::filesystem::create_hard_link(second, folder / "c.so");
-  const Outcome twice = run_norma(folder.path(), fmt::format("{}--output q --plugin {},c.so", train, recorded(second)));
+  const Outcome twice =
+      run_norma(folder.path(), fmt::format("{}--output q --plugin {} --plugin c.so", train, recorded(second)));
   CHECK_MESSAGE(twice.code == 0, twice.err);
   CHECK(complaint(fmt::format("train --plugin {}#sha256=", second)) ==
         fmt::format("norma: plugin: {}#sha256=: expected the digits of a SHA-256 behind #sha256=, got none\n", second));
   CHECK(
       complaint(fmt::format("train --plugin {}#sha256=12ab", second)) ==
       fmt::format("norma: plugin: {}: expected a file with SHA-256 12ab, got {}\n", second, sha256(read_file(second))));
+}
+
+TEST_CASE("norma --plugin: each one names a file, whose name may have commas and blanks") {
+  const TemporaryFolder folder;
+  const std::string library = (folder / "a, b.so").string();
+  std::filesystem::copy_file(plugin("by_spec"), library);
+  const std::string train = "train --model convnext_atto --norm column " + kTiny;
+  for (const char* given : {"--output o --plugin 'a, b.so'", "--output q '--plugin=a, b.so'"}) {
+    const Outcome outcome = run_norma(folder.path(), train + given);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  }
+  const Outcome without = run_norma(folder.path(), "eval --checkpoint o");
+  CHECK(without.err ==
+        "norma: eval: norm 'column' comes from a plug-in, which is not loaded: add --plugin '" + library + "'\n");
+  // The files of the run name it as one, too.
+  const Outcome again = run_norma(folder.path(), "train --config o/args.toml --output p");
+  CHECK_MESSAGE(again.code == 0, again.err);
+  CHECK_MESSAGE(again.out.starts_with("plug-in " + library + " (sha256 "), again.out);
+  CHECK(complaint(fmt::format("train --plugin {} {}", plugin("by_spec"), plugin("by_ops"))) ==
+        "norma: train: unexpected argument '" + plugin("by_ops") + "'\n");
 }
 
 TEST_CASE("norma: results and commands that repeat a run name the plug-in by its whole path and its hash") {
