@@ -11,8 +11,8 @@
 
 namespace norma::cuda {
 
-/// The source of a CachingAllocator's memory: cudaMalloc, or a stand-in in tests. Both calls are slow, and give_back()
-/// waits for all work on the device.
+/// The source of an allocator's memory: cudaMalloc, cudaMallocAsync, or a stand-in in tests. With cudaMalloc both calls
+/// are slow, and give_back() waits for all work on the device.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;

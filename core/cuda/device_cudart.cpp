@@ -1,10 +1,10 @@
-#include "core/counting_allocator.h"
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/device.h"
 #include "core/cuda/device_graph_cudart.h"
 #include "core/cuda/graph_cudnn.h"
 #include "core/cuda/recording.h"
 #include "core/cuda/runtime.h"
+#include "core/cuda/separate_blocks.h"
 #include "core/cuda/staging.h"
 #include "core/cuda/version_cublaslt.h"
 #include "core/error.h"
@@ -15,8 +15,7 @@
 
 #include <cstdlib>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
+#include <string>
 
 namespace norma::cuda {
 namespace {
@@ -65,18 +64,12 @@ class GpuMemory final : public DeviceMemory {
   int index_;
 };
 
-/// Gives each block memory of its own, as large as was asked for, and frees it when the stream comes to that. It is
-/// slower than CachingAllocator. In exchange, compute-sanitizer and the virtual GPU see what reads or writes beyond a
-/// tensor, after its end, or before anything was written to it.
-class SeparateBlocks final : public CountingAllocator {
+/// cudaMallocAsync and cudaFreeAsync in the stream of all kernels: memory is given back when the stream comes to that.
+class StreamMemory final : public DeviceMemory {
  public:
-  explicit SeparateBlocks(const DeviceMemory& memory) : memory_(&memory) {}
+  explicit StreamMemory(int index) : of_device_(index) {}
 
-  void* allocate(size_t bytes) override {
-    if (bytes == 0) {
-      return nullptr;
-    }
-    const std::lock_guard lock(mutex_);
+  void* take(size_t bytes) override {
     void* pointer = nullptr;
     cudaError_t result = cudaMallocAsync(&pointer, bytes, stream_);
     if (result == cudaErrorMemoryAllocation) {
@@ -85,52 +78,33 @@ class SeparateBlocks final : public CountingAllocator {
     }
     if (result == cudaErrorMemoryAllocation) {
       (void)cudaGetLastError();
-      throw OutOfMemory(fmt::format("allocator: expected room for {} bytes, got none: tensors hold {} bytes, and {}",
-                                    bytes, statistics_.allocated, memory_->text()));
+      return nullptr;
     }
     check(result, "cudaMallocAsync");
-    sizes_.emplace(pointer, bytes);
-    ++statistics_.system_allocations;
-    count_allocated(bytes);
-    count_reserved(bytes);
     return pointer;
   }
-
-  void deallocate(void* pointer) override {
-    if (pointer == nullptr) {
-      return;
-    }
-    const std::lock_guard lock(mutex_);
-    const auto block = sizes_.find(pointer);
-    norma::check(block != sizes_.end(), "allocator", "pointer: expected that of a block in use, got another");
-    statistics_.allocated -= static_cast<int64_t>(block->second);
-    statistics_.reserved -= static_cast<int64_t>(block->second);
-    sizes_.erase(block);
-    check(cudaFreeAsync(pointer, stream_), "cudaFreeAsync");
-  }
-
-  void empty_cache() override {}
+  void give_back(void* pointer) override { check(cudaFreeAsync(pointer, stream_), "cudaFreeAsync"); }
+  [[nodiscard]] std::string text() const override { return of_device_.text(); }
 
  private:
-  const DeviceMemory* memory_;
+  GpuMemory of_device_;
   cudaStream_t stream_ = current_stream();
-  std::unordered_map<void*, size_t> sizes_;
 };
 
 /// What NORMA_CUDA_CACHING asks for.
-Allocator* make_allocator(DeviceMemory& memory) {
+Allocator* make_allocator(int index) {
   const char* caching = std::getenv("NORMA_CUDA_CACHING");
   if (caching != nullptr && *caching == '0') {
-    return new SeparateBlocks(memory);
+    return new SeparateBlocks(*new StreamMemory(index));
   }
-  return new CachingAllocator(memory);
+  return new CachingAllocator(*new GpuMemory(index));
 }
 
 Allocator& allocator_of_device(int index) {
   check_there("allocator", index);
   const DeviceScope scope(index);
   static auto* const instances = new PerDevice<Allocator>;
-  return instances->get([index] { return make_allocator(*new GpuMemory(index)); });
+  return instances->get([index] { return make_allocator(index); });
 }
 
 /// Graphs keep their memory in a CachingAllocator.

@@ -1,4 +1,6 @@
 #include "core/cuda/caching_allocator.h"
+#include "core/cuda/separate_blocks.h"
+#include "core/error.h"
 
 #include "error_text.h"
 
@@ -32,6 +34,7 @@ class FakeDevice final : public cuda::DeviceMemory {
     return pointer;
   }
   void give_back(void* pointer) override {
+    check(!is_faulty, "cuda", "as after a fault");
     REQUIRE(segments.contains(pointer));
     left_ += segments.at(pointer);
     segments.erase(pointer);
@@ -40,6 +43,7 @@ class FakeDevice final : public cuda::DeviceMemory {
 
   std::map<void*, size_t> segments;
   int asked = 0;
+  bool is_faulty = false;
 
  private:
   size_t left_;
@@ -186,6 +190,36 @@ TEST_CASE("cuda allocator: thousands of blocks never overlap, and all comes toge
   CHECK(memory.statistics().allocated == 0);
   memory.empty_cache();
   CHECK(device.segments.empty());
+}
+
+TEST_CASE("cuda allocator: separate blocks are as large as was asked for, and go back at once") {
+  FakeDevice device(1000);
+  cuda::SeparateBlocks memory(device);
+  CHECK(memory.allocate(0) == nullptr);
+  memory.deallocate(nullptr);
+  void* a = memory.allocate(1);
+  void* b = memory.allocate(513);
+  CHECK(sizes_of(device) == std::vector<size_t>{1, 513});
+  CHECK(error_of([&] { (void)memory.allocate(487); }) ==
+        "allocator: expected room for 487 bytes, got none: tensors hold 514 bytes, and the device has less");
+  memory.deallocate(a);
+  CHECK(sizes_of(device) == std::vector<size_t>{513});
+  CHECK(memory.statistics().allocated == 513);
+  CHECK(error_of([&] { memory.deallocate(a); }) == "allocator: pointer: expected that of a block in use, got another");
+  memory.deallocate(b);
+  CHECK(device.segments.empty());
+  CHECK(memory.statistics().reserved == 0);
+  CHECK(memory.statistics().peak_allocated == 514);
+}
+
+TEST_CASE("cuda allocator: after a fault of the device separate blocks are freed without an error") {
+  FakeDevice device(1000);
+  cuda::SeparateBlocks memory(device);
+  void* a = memory.allocate(8);
+  device.is_faulty = true;
+  CHECK_NOTHROW(memory.deallocate(a));
+  CHECK(memory.statistics().allocated == 0);
+  CHECK_THROWS_AS(memory.deallocate(a), Error);  // a mistake of the caller is still one
 }
 
 }  // namespace norma::test
