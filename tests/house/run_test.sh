@@ -271,4 +271,22 @@ expect "$what" 1 \
 run test --rooms
 expect 'rooms without names' 1 'run: --rooms: expected names like core,ops'
 
+what='help of its own commands, which start nothing'
+fresh c++ ninja cmake id apt-get python3
+for command in configure build test fuzz lesson lessons break python wheel lint; do
+  for word in -h --help; do
+    run "$command" "$word"
+    [ "$code" = 0 ] && [[ $printed == "usage: ./run $command"*$'\n'* ]] ||
+      expect "$what: $command $word" 0 "usage: ./run $command and more"
+    expect_calls "$what: $command $word" '' 'apt-get|cmake|ninja|python3'
+  done
+done
+run lint --help
+expect "$what" 0 "usage: ./run lint
+  formatting, text rules, include direction, the docs' figures, clang-tidy"
+run test --preset cpu-asan --help
+expect "$what" 0 'usage: ./run test [--preset NAME] [--rooms core,ops,…] [ctest options]
+  build everything and run all tests (presets: cpu-release, cpu-debug, cpu-asan,
+  cpu-portable, cpu-avx2, cuda-release, cuda-debug), or those of some rooms'
+
 [ "$faults" -eq 0 ]
