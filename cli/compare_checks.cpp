@@ -6,6 +6,8 @@
 #include "train/environment.h"
 #include "train/output.h"
 
+#include <optional>
+
 namespace norma::cli {
 
 void check_same_device(const lab::Comparison& comparison) {
@@ -31,8 +33,12 @@ void take_threads(const RunOptions& running, const lab::Comparison& comparison) 
 }
 
 void take_convolutions(const RunOptions& running, const lab::Comparison& comparison) {
-  const bool exact = comparison.environment.exact_convolutions;
-  const char* before = exact ? "exact" : "fast";
+  const std::optional<bool> exact = comparison.environment.exact_convolutions;
+  if (!exact) {
+    train::say("{} convolutions; the results do not say which they began with\n", conv2d_is_exact() ? "exact" : "fast");
+    return;
+  }
+  const char* before = *exact ? "exact" : "fast";
   check(running.conv.empty() || running.conv == before, "resume",
         "conv: the comparison was started with {}, and cannot go on with {}", before, running.conv);
   if (exact != conv2d_is_exact()) {

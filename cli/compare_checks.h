@@ -15,7 +15,8 @@ void check_same_device(const lab::Comparison& comparison);
 void check_same_processes(const lab::Comparison& comparison, int64_t processes);
 /// Computes with as many threads as at the beginning, unless the command line says how many.
 void take_threads(const RunOptions& running, const lab::Comparison& comparison);
-/// Computes convolutions as at the beginning. Throws Error where the command line asks for the other way.
+/// Computes convolutions as at the beginning. Throws Error where the command line asks for the other way. Results of
+/// older versions do not say how they began: they go on as the command line says.
 void take_convolutions(const RunOptions& running, const lab::Comparison& comparison);
 /// Throws Error for a batch with fewer images than there are processes.
 void check_each_has_images(const lab::Comparison& comparison, int64_t processes);

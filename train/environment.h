@@ -3,6 +3,7 @@
 #include "nn/plugin_file.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,7 +26,7 @@ struct Environment {
   std::vector<std::string> devices;                            ///< "cpu", "cuda:0"
   std::vector<nn::PluginRecord> plugins = {};                  ///< loaded ones
   std::string device;  ///< the tensors' device: "cpu", "cuda:0, NVIDIA H200, …"; "" in older files, which lack it
-  bool exact_convolutions = false;  ///< conv2d_is_exact()
+  std::optional<bool> exact_convolutions = {};  ///< conv2d_is_exact(); none in older files, which lack it
 };
 
 Environment environment();

@@ -37,7 +37,7 @@ std::string to_json(const Environment& e) {
     json["processes"] = e.processes;
   }
   if (e.exact_convolutions) {
-    json["conv"] = "exact";
+    json["conv"] = *e.exact_convolutions ? "exact" : "fast";
   }
   if (!e.plugins.empty()) {
     json["plugins"] = plugins_to_json(e.plugins);
@@ -106,10 +106,10 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   if (json.contains("processes")) {  // written only where there are several
     read("processes", e.processes);
   }
-  if (json.contains("conv")) {  // likewise: only where they are exact
+  if (json.contains("conv")) {
     const auto conv = data::json_field<std::string>(where, json, "conv");
-    check(conv == "exact", where, "conv: expected exact, got '{}'", excerpt(conv));
-    e.exact_convolutions = true;
+    check(conv == "exact" || conv == "fast", where, "conv: expected exact or fast, got '{}'", excerpt(conv));
+    e.exact_convolutions = conv == "exact";
   }
   if (json.contains("plugins")) {
     e.plugins = plugins_from_json(data::json_text(json["plugins"]), where);

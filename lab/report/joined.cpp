@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -61,8 +62,9 @@ std::string plan_difference(const Comparison& a, const Comparison& b) {
     return fmt::format("classes of the networks that runs start from {} → {}", fmt::join(a.source_classes, ","),
                        fmt::join(b.source_classes, ","));
   }
-  if (a.environment.exact_convolutions != b.environment.exact_convolutions) {
-    return a.environment.exact_convolutions ? "convolutions exact → fast" : "convolutions fast → exact";
+  const std::optional<bool> exact = a.environment.exact_convolutions;
+  if (exact && b.environment.exact_convolutions && exact != b.environment.exact_convolutions) {
+    return *exact ? "convolutions exact → fast" : "convolutions fast → exact";
   }
   if (a.environment.processes != b.environment.processes) {  // by which batch norms have other statistics
     return fmt::format("number of processes {} → {}", a.environment.processes, b.environment.processes);

@@ -54,7 +54,7 @@ std::string machine_facts(const Comparison& comparison) {
   put_fact(html, "Norma", e.norma);
   put_fact(html, "device", e.device);
   put_fact(html, "plug-ins", train::plugins_text(e.plugins));
-  put_fact(html, "3x3 convolutions", e.exact_convolutions ? "exact" : "");
+  put_fact(html, "3x3 convolutions", e.exact_convolutions.value_or(false) ? "exact" : "");
   put_fact(html, "CPU", fmt::format("{}, {} cores, {} used", e.cpu, e.cores, train::threads_text(e)));
   put_fact(html, "instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
   put_fact(html, "memory", format_bytes(e.memory));

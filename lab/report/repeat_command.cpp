@@ -27,7 +27,7 @@ std::string machine_words(const train::Environment& environment) {
   if (!environment.device.empty() && environment.device != "cpu") {
     put(text, "device", environment.device.substr(0, environment.device.find_first_of(":,")));
   }
-  if (environment.exact_convolutions) {
+  if (environment.exact_convolutions.value_or(false)) {
     put(text, "conv", "exact");
   }
   if (environment.threads != environment.cores) {

@@ -186,7 +186,22 @@ TEST_CASE("norma compare: --resume computes convolutions as at the beginning") {
   CHECK(other.err == "norma: resume: conv: the comparison was started with exact, and cannot go on with fast\n");
   CHECK(run_norma(folder.path(), "compare --resume o --conv exact").code == 0);
   REQUIRE(run_norma(folder.path(), tiny + "--output p").code == 0);
-  CHECK_FALSE(results(folder / "p")["environment"].contains("conv"));
+  nlohmann::json fast = results(folder / "p");
+  CHECK(fast["environment"]["conv"] == "fast");
+  CHECK(run_norma(folder.path(), "compare --resume p --conv exact").code == 2);
+
+  // Results of earlier versions do not say it, and go on either way.
+  fast["environment"].erase("conv");
+  test::write_file(folder / "p/results.json", data::json_text(fast));
+  for (const char* conv : {"exact", "fast"}) {
+    const Outcome old = run_norma(folder.path(), fmt::format("compare --resume p --conv {}", conv));
+    CHECK_MESSAGE(old.code == 0, old.err);
+    CHECK_MESSAGE(old.out.find(fmt::format("{} convolutions; the results do not say which they began with\n", conv)) !=
+                      std::string::npos,
+                  old.out);
+  }
+  const Outcome same = run_norma(folder.path(), tiny + "--conv exact --output p");  // goes on, too
+  CHECK_MESSAGE(same.code == 0, same.err);
 }
 
 TEST_CASE("norma compare: --resume refuses another file of weights, also where only a failed run is left") {

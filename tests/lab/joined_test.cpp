@@ -98,6 +98,9 @@ TEST_CASE("joined: missing parts and different machines are said") {
 TEST_CASE("joined: what are no parts of one comparison is refused") {
   const auto error_with = [](size_t part, auto&& change) {
     std::vector<Comparison> parts = three();
+    for (Comparison& one : parts) {
+      one.environment.exact_convolutions = false;
+    }
     change(parts[part]);
     return error_of([&] { joined(kNames, std::move(parts)); });
   };
@@ -107,6 +110,7 @@ TEST_CASE("joined: what are no parts of one comparison is refused") {
   CHECK(error_with(2, [](Comparison& c) { c.tune_lr = true; }) == different + "tune-lr false → true");
   CHECK(error_with(2, [](Comparison& c) { c.environment.exact_convolutions = true; }) ==
         different + "convolutions fast → exact");
+  CHECK(error_with(2, [](Comparison& c) { c.environment.exact_convolutions.reset(); }) == "no error");  // of old files
   CHECK(error_with(2, [](Comparison& c) { c.part_count = 4; }) == different + "number of parts 3 → 4");
   CHECK(error_with(2, [](Comparison& c) { c.cells.pop_back(); }) ==
         different + "models, norms, seeds or other axes, 5 runs → 4");
