@@ -182,9 +182,11 @@ struct BackwardOptions {
 };
 
 /// Adds d(root · gradient)/d(leaf) to the .grad of every leaf that `root` depends on. Without `gradient`, root must
-/// have one element, and 1 is taken. A gradient has the strides of its leaf when those are dense.
-/// Throws Error when root requires no gradient, when sizes or dtype of `gradient` differ from root's, when a graph is
-/// walked a second time, and when a saved tensor was changed in place.
+/// have one element, and 1 is taken. A gradient has the strides of its leaf when those are dense. What counts is
+/// whether a leaf required a gradient when the ops that read it were recorded: one that was frozen since gets its
+/// gradient all the same, also in a checkpoint (nn/checkpoint.h) and unlike in PyTorch; one that requires a gradient
+/// only since gets none. Throws Error when root requires no gradient, when sizes or dtype of `gradient` differ from
+/// root's, when a graph is walked a second time, and when a saved tensor was changed in place.
 void backward(const Tensor& root, const Tensor& gradient = {}, const BackwardOptions& options = {});
 
 /// The gradients of sum(outputs · grad_outputs) for `inputs` (leaves or not), returned rather than accumulated.

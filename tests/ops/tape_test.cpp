@@ -53,6 +53,24 @@ TEST_CASE("tape: backward accumulates into .grad of leaves only") {
   CHECK(!y.grad().defined());
 }
 
+TEST_CASE("tape: backward knows which leaves required a gradient when the ops were recorded") {
+  Tensor frozen = leaf({2, 3}, {2});
+  Tensor thawed = leaf({5, 7}, {2});
+  thawed.set_requires_grad(false);
+  const Tensor y = sum(mul(square(frozen), thawed));
+  frozen.set_requires_grad(false);
+  thawed.set_requires_grad();
+  y.backward();
+  REQUIRE(frozen.grad().defined());
+  CHECK(max_difference(frozen.grad(), from_vector<double>({20, 42}, {2})) == 0);
+  CHECK_FALSE(thawed.grad().defined());
+  CHECK_FALSE(frozen.requires_grad());
+  // An op that is recorded now reads the other one alone.
+  sum(mul(square(frozen), thawed)).backward();
+  CHECK(max_difference(frozen.grad(), from_vector<double>({20, 42}, {2})) == 0);
+  CHECK(max_difference(thawed.grad(), from_vector<double>({4, 9}, {2})) == 0);
+}
+
 TEST_CASE("tape: backward on a non-scalar wants a gradient of the same sizes") {
   const Tensor x = leaf({1, 2}, {2});
   CHECK_THROWS_WITH_AS(square(x).backward(),
