@@ -62,7 +62,11 @@ std::vector<std::string> words_of(const CLI::App& app, const CLI::Option& option
           notes().expected.at(&option), line.value);
     std::vector<std::string> words;
     for (const std::string& item : option.get_expected_max() > 1 ? line.items : std::vector{line.value}) {
-      item.empty() ? words.insert(words.end(), {name, ""}) : words.insert(words.end(), name + "=" + item);
+      if (item.empty()) {
+        words.insert(words.end(), {name, ""});
+      } else {
+        words.push_back(name + "=" + item);
+      }
     }
     return words;
   }

@@ -72,9 +72,9 @@ class Surroundings {
       leaves_.emplace_back(x, x.requires_grad());
     }
     Tensors values;
-    for (const auto& [name, x] : module.named_buffers()) {
-      buffers_.push_back(x);
-      values.push_back(x.detach());
+    for (const auto& [name, buffer] : module.named_buffers()) {
+      buffers_.push_back(buffer);
+      values.push_back(buffer.detach());
     }
     values_ = copies_of(values);
     if (const BatchPart* part = current_batch_part(); part != nullptr) {
