@@ -21,15 +21,15 @@ class HostEvent final : public DeviceEvent {
   Clock::time_point moment_;
 };
 
-std::unique_ptr<DeviceEvent> make_event(Device device) {
-  return host_clock_will_do(device) ? std::make_unique<HostEvent>()
-                                    : device_functions.at("event", device)->make_event();
-}
-
 }  // namespace
 
 bool host_clock_will_do(Device device) {
   return device_functions.table("event", device).make_event == nullptr;
+}
+
+std::unique_ptr<DeviceEvent> make_event(Device device) {
+  return host_clock_will_do(device) ? std::make_unique<HostEvent>()
+                                    : device_functions.at("event", device)->make_event();
 }
 
 Event::Event(Device device) : event_(make_event(device)) {}

@@ -1,10 +1,14 @@
 #pragma once
 
+#include "core/event.h"
 #include "core/op_call.h"
 #include "core/tensor.h"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -30,7 +34,7 @@ struct OpWork {
 struct OpRecord {
   OpWork work;
   OpPass pass = OpPass::forward;
-  double seconds = 0;  ///< without the time of the scopes opened inside
+  double seconds = 0;  ///< of the device, without the time of the scopes opened inside
 };
 
 class OpScope;
@@ -39,27 +43,42 @@ class OpScope;
 /// until it ends.
 class OpProfile {
  public:
-  OpProfile() : before_(active_) { active_ = this; }
-  ~OpProfile() { active_ = before_; }
+  using MakeEvent = std::function<std::unique_ptr<DeviceEvent>()>;
+
+  /// Takes the ops' times on `device`: by the host's clock where that will do (core/event.h), else by events.
+  explicit OpProfile(Device device = default_device());
+  /// Takes the times by events of this function; by the host's clock if it is empty.
+  explicit OpProfile(MakeEvent make_event);
+  ~OpProfile();
   OpProfile(const OpProfile&) = delete;
   OpProfile& operator=(const OpProfile&) = delete;
 
-  /// The records, in the order in which the scopes were left.
-  [[nodiscard]] const std::vector<OpRecord>& records() const { return records_; }
+  /// The records, in the order in which the scopes were left. Waits for the device if that took the times.
+  [[nodiscard]] const std::vector<OpRecord>& records() const;
+  /// The number of records. Does not wait.
+  [[nodiscard]] size_t size() const { return records_.size(); }
   /// Forgets all records.
-  void clear() { records_.clear(); }
-  /// Sum of all records' seconds.
+  void clear();
+  /// Sum of all records' seconds. Waits as records() does.
   [[nodiscard]] double seconds() const;
 
  private:
   friend class OpScope;
   friend class OpPassGuard;
+  struct Span;  // of a device's work
   static inline constinit thread_local OpProfile* active_ = nullptr;
+
+  void enter_span();
+  /// Returns false if the span is discarded, or if the device has failed.
+  bool leave_span(bool discarded);
 
   OpProfile* before_;
   OpScope* open_ = nullptr;  // the innermost scope
   OpPass pass_ = OpPass::forward;
-  std::vector<OpRecord> records_;
+  MakeEvent make_event_;                            // empty: the host's clock takes the times
+  std::vector<std::shared_ptr<Span>> open_spans_;   // the innermost last
+  mutable std::vector<std::shared_ptr<Span>> new_;  // of the last records, whose seconds nobody has asked for
+  mutable std::vector<OpRecord> records_;
 };
 
 /// Reports the work done during its life. `describe` returns an OpWork; it is only called while a profile is alive.

@@ -51,7 +51,7 @@ TEST_CASE("profile: nothing is described while none is alive, nor on another thr
 }
 
 TEST_CASE("profile: a scope's seconds are its own, those of scopes inside are subtracted") {
-  OpProfile profile;
+  OpProfile profile(kCpu);
   const auto start = std::chrono::steady_clock::now();
   {
     const OpScope outer([] { return OpWork{.op = "outer"}; });
