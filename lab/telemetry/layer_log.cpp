@@ -124,7 +124,7 @@ void LayerLog::leave(const nn::Module& module, const Tensor& input, const Tensor
 
 void LayerLog::mark() {
   marks_.push_back({.node = next_node_number(),
-                    .record = profile_ == nullptr ? 0 : profile_->records().size(),
+                    .record = profile_ == nullptr ? 0 : profile_->size(),
                     .layer = open_.empty() ? table_.none() : open_.back()});
 }
 

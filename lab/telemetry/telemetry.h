@@ -66,7 +66,7 @@ struct StepTime {
   double forward = 0;   ///< with the loss
   double backward = 0;
   double optimizer = 0;
-  /// None on devices that work while the host goes on: there the host does not know an op's time.
+  /// None in files of before that come from a GPU.
   std::optional<PassTime> forward_split = {};
   std::optional<PassTime> backward_split = {};
 

@@ -63,7 +63,7 @@ TimedStep::TimedStep(const LayerTable& table, std::function<void(StepFindings)> 
 
 void TimedStep::after_forward(const Tensor& loss, double /*grad_scale*/) {
   forward_end_.record();
-  forward_records_ = profile_.records().size();
+  forward_records_ = profile_.size();
   {
     saved_ = saved_by_layer(Tape(loss), table_, log_);
     visit_tape({loss}, [this](const Tape& tape) { watch(tape.nodes()); });
@@ -79,9 +79,9 @@ void TimedStep::watch(const std::vector<std::shared_ptr<Node>>& nodes) {
     }
     node->backward = [this, number = node->sequence, inner = std::move(node->backward)](
                          const Tensors& gradients, const BackwardContext& context) {
-      const size_t begin = profile_.records().size();
+      const size_t begin = profile_.size();
       Tensors results = inner(gradients, context);
-      spans_.push_back({.begin = begin, .end = profile_.records().size(), .node = number});
+      spans_.push_back({.begin = begin, .end = profile_.size(), .node = number});
       return results;
     };
   }
@@ -89,7 +89,7 @@ void TimedStep::watch(const std::vector<std::shared_ptr<Node>>& nodes) {
 
 void TimedStep::after_backward() {
   backward_end_.record();
-  backward_records_ = profile_.records().size();
+  backward_records_ = profile_.size();
   update_start_.record();
 }
 
@@ -133,13 +133,11 @@ StepTime TimedStep::times(const std::vector<Origin>& origins) const {
                 .forward = forward_end_.seconds_since(start_),
                 .backward = backward_end_.seconds_since(backward_start_),
                 .optimizer = end_.seconds_since(update_start_)};
-  if (!host_clock_will_do(default_device())) {
-    return time;
-  }
   PassTime forward;
   PassTime backward;
+  const std::vector<OpRecord>& records = profile_.records();
   for (size_t i = 0; i < backward_records_; ++i) {
-    add(i < forward_records_ ? forward : backward, table_.layers()[origins[i].layer].kind, profile_.records()[i]);
+    add(i < forward_records_ ? forward : backward, table_.layers()[origins[i].layer].kind, records[i]);
   }
   forward.rest = time.forward - forward.total();
   backward.rest = time.backward - backward.total();
@@ -170,8 +168,9 @@ bool TimedStep::belongs_in_ledger(const CopyCall& copy, size_t layer) const {
 std::vector<LayoutCopy> TimedStep::copies(const std::vector<Origin>& origins) const {
   using Key = std::tuple<OpPass, size_t, std::string, std::string, std::string>;
   std::map<Key, LayoutCopy> found;
-  for (size_t i = 0; i < profile_.records().size(); ++i) {
-    const OpRecord& record = profile_.records()[i];
+  const std::vector<OpRecord>& records = profile_.records();
+  for (size_t i = 0; i < records.size(); ++i) {
+    const OpRecord& record = records[i];
     const auto* copy = std::get_if<CopyCall>(&record.work.call);
     if (copy == nullptr) {
       continue;
