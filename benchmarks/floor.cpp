@@ -3,6 +3,7 @@
 
 #include "lab/bench/floor.h"
 #include "core/spin_briefly.h"
+#include "core/tf32.h"
 #include "lab/bench/detail.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
@@ -22,18 +23,19 @@ namespace {
 namespace bench = norma::lab::bench;
 
 /// The convolutions and products of one step.
-std::vector<bench::ProductCall> calls_of(const bench::StepOptions& options) {
-  bench::Step step(options);
+std::vector<bench::ProductCall> calls_of(bench::Step& step) {
   const norma::OpProfile profile;
   step.run();
   return bench::product_calls(profile.records());
 }
 
 void print_floor(const bench::StepOptions& options, int rounds) {
-  const std::vector<bench::ProductCall> calls = calls_of(options);
+  bench::Step step(options);
+  const norma::Tf32Guard tf32(step.precision().tf32);
+  const std::vector<bench::ProductCall> calls = calls_of(step);
   bench::ProductFloor floor;
   floor.run(calls);  // finds the fastest ways
-  bench::Copy copy(bench::kBeyondCaches);
+  bench::Copy copy(bench::bytes_beyond_caches(floor.device()), floor.device());
   std::vector<std::vector<double>> runs;
   std::vector<double> totals;
   std::vector<double> copies;

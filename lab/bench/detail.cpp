@@ -1,5 +1,6 @@
 #include "lab/bench/detail.h"
 
+#include "core/tf32.h"
 #include "lab/bench/spread.h"
 #include "lab/report/table.h"
 
@@ -88,8 +89,10 @@ Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts,
 
 Detail measure_detail(Step& step, ProductFloor& floor) {
   constexpr int kRounds = 5;
-  Copy copy(kBeyondCaches);
+  const Tf32Guard tf32(step.precision().tf32);  // for the products alone, too
+  Copy copy(bytes_beyond_caches(floor.device()), floor.device());
   copy.run();
+  const DeviceCache cache(floor.device());
   std::vector<std::vector<OpRecord>> records;
   std::vector<StepParts> parts;
   std::vector<double> totals;
@@ -99,7 +102,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
   // The three take turns, so that a slow moment of the machine meets all.
   for (int round = 0; round < kRounds; ++round) {
     {
-      const OpProfile profile;
+      const OpProfile profile(floor.device());
       parts.push_back(step.run_parts());
       records.push_back(profile.records());
     }
@@ -114,6 +117,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
     }
     floor_totals.push_back(total);
     for (int i = 0; i < 3; ++i) {
+      cache.clear();
       copies.push_back(copy.run());
     }
   }

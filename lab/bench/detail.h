@@ -44,7 +44,7 @@ Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts,
                    double copy_rate);
 
 /// Profiles a step several times, by turns with its convolutions and products alone and with a copy, and takes the
-/// median of each.
+/// median of each. The floor must be of the step's device.
 Detail measure_detail(Step& step, ProductFloor& floor);
 
 /// A line per op, and the sum at the end.

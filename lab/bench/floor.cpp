@@ -10,8 +10,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <limits>
+#include <string_view>
 
 namespace norma::lab::bench {
 
@@ -22,18 +24,22 @@ using kernels::Conv2dCase;
 using kernels::Conv2dPass;
 using kernels::MatmulCase;
 
+constexpr std::string_view kOp = "bench";
+
 /// Memory of bfloat16 numbers from 1 to 2. Pairs of them are float32 from 1 to 2, and four of them a normal float64.
-Tensor filled_memory(size_t bytes) {
-  const Tensor memory = empty({static_cast<int64_t>((bytes + 7) / 8 * 8)}, {.dtype = DType::uint8, .device = kCpu});
-  constexpr unsigned kOne = 0x3F80;
-  constexpr unsigned kFractions = 0x80;
-  auto* words = static_cast<uint16_t*>(memory.raw_data());
-  const int64_t count = memory.numel() / 2;
-  parallel_for(0, count, kPointwiseGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      words[i] = static_cast<uint16_t>(kOne + static_cast<unsigned>(i * 37) % kFractions);
-    }
-  });
+Tensor filled_memory(size_t bytes, Device device) {
+  constexpr size_t kNumbers = 128;  // then they repeat
+  std::array<uint16_t, kNumbers> numbers{};
+  for (size_t i = 0; i < kNumbers; ++i) {
+    constexpr size_t kOne = 0x3F80;
+    numbers[i] = static_cast<uint16_t>(kOne + i * 37 % kNumbers);
+  }
+  const auto doubles = std::bit_cast<std::array<double, sizeof(numbers) / sizeof(double)>>(numbers);
+  const Tensor row = from_vector<double>({doubles.begin(), doubles.end()}, {static_cast<int64_t>(doubles.size())},
+                                         {.dtype = DType::float64, .device = device});
+  const auto rows = static_cast<int64_t>((bytes + sizeof(numbers) - 1) / sizeof(numbers));
+  const Tensor memory = empty({rows, row.numel()}, {.dtype = DType::float64, .device = device});
+  copy_into(row, memory);
   return memory;
 }
 
@@ -42,25 +48,30 @@ size_t elements_bytes(int64_t count, DType dtype) {
 }
 
 /// Norma's own way to compute the call.
-FloorCandidate own_candidate(const Conv2dCall& call) {
+FloorCandidate own_candidate(const Conv2dCall& call, Device device) {
   const Conv2dCase conv = call.conv;
-  const auto* implementation = &kernels::conv_kernels.at("conv2d", kCpu)->choose(conv, call.pass);
+  const Conv2dPass pass = call.pass;
+  const std::string name(kernels::conv_kernels.at(kOp, device)->choose(conv, pass).name);
   const size_t x = elements_bytes(conv.n * conv.c * conv.h * conv.w, conv.dtype);
   const size_t y = elements_bytes(conv.n * conv.o * conv.oh * conv.ow, conv.dtype);
   const size_t weight_bytes = elements_bytes(conv.o * (conv.c / conv.groups) * conv.kh * conv.kw, conv.dtype);
-  const std::string name(implementation->name);
-  switch (call.pass) {
+  switch (pass) {
     case Conv2dPass::forward:
-      return {name, x, 0, y, [=, weight = filled_memory(weight_bytes)](const FloorMemory& m) {
-                implementation->forward(conv, m.a, weight.raw_data(), /* bias= */ nullptr, m.c, /* keep= */ nullptr);
+      return {name, x, 0, y, [=, weight = filled_memory(weight_bytes, device)](const FloorMemory& m) {
+                kernels::conv_kernels.at(kOp, device)
+                    ->choose(conv, pass)
+                    .forward(conv, m.a, weight.device_pointer(), /* bias= */ nullptr, m.c, /* keep= */ nullptr);
               }};
     case Conv2dPass::input_gradient:
-      return {name, y, 0, x, [=, weight = filled_memory(weight_bytes)](const FloorMemory& m) {
-                implementation->input_gradient(conv, m.a, weight.raw_data(), m.c);
+      return {name, y, 0, x, [=, weight = filled_memory(weight_bytes, device)](const FloorMemory& m) {
+                kernels::conv_kernels.at(kOp, device)
+                    ->choose(conv, pass)
+                    .input_gradient(conv, m.a, weight.device_pointer(), m.c);
               }};
     default:
-      return {name, x, y, weight_bytes,
-              [=](const FloorMemory& m) { implementation->weight_gradient(conv, m.a, m.b, m.c); }};
+      return {name, x, y, weight_bytes, [=](const FloorMemory& m) {
+                kernels::conv_kernels.at(kOp, device)->choose(conv, pass).weight_gradient(conv, m.a, m.b, m.c);
+              }};
   }
 }
 
@@ -69,13 +80,14 @@ int64_t extent(int64_t batch, int64_t batch_stride, int64_t rows, int64_t row, i
   return (batch - 1) * batch_stride + (rows - 1) * row + (columns - 1) * column + 1;
 }
 
-FloorCandidate own_candidate(const MatmulCase& p) {
-  const auto* implementation = &kernels::matmul_kernels.at("matmul", kCpu)->choose(p);
-  return {std::string(implementation->name),
+FloorCandidate own_candidate(const MatmulCase& p, Device device) {
+  return {std::string(kernels::matmul_kernels.at(kOp, device)->choose(p).name),
           elements_bytes(extent(p.batch, p.a_batch, p.m, p.a_row, p.k, p.a_column), p.dtype),
           elements_bytes(extent(p.batch, p.b_batch, p.k, p.b_row, p.n, p.b_column), p.dtype),
           elements_bytes(extent(p.batch, p.c_batch, p.m, p.c_row, p.n, 1), p.dtype), [=](const FloorMemory& m) {
-            implementation->multiply(p, m.a, m.b, /* bias= */ nullptr, m.c, /* keep= */ nullptr);
+            kernels::matmul_kernels.at(kOp, device)
+                ->choose(p)
+                .multiply(p, m.a, m.b, /* bias= */ nullptr, m.c, /* keep= */ nullptr);
           }};
 }
 
@@ -90,27 +102,6 @@ std::string text_of(const Conv2dCall& call) {
 
 std::string text_of(const MatmulCase& p) {
   return fmt::format("matmul {}{}x{}x{}", p.batch > 1 ? fmt::format("{} x ", p.batch) : "", p.m, p.k, p.n);
-}
-
-double seconds_of(const FloorCandidate& candidate, const FloorMemory& memory) {
-  const Clock::time_point start = Clock::now();
-  candidate.run(memory);
-  return seconds_between(start, Clock::now());
-}
-
-/// The least of a few runs, after one that does not count.
-double least_seconds(const FloorCandidate& candidate, const FloorMemory& memory) {
-  constexpr int kMostRuns = 5;
-  constexpr double kEnough = 0.05;  // seconds
-  candidate.run(memory);
-  double least = std::numeric_limits<double>::infinity();
-  double spent = 0;
-  for (int i = 0; i < kMostRuns && (i < 2 || spent < kEnough); ++i) {
-    const double seconds = seconds_of(candidate, memory);
-    least = std::min(least, seconds);
-    spent += seconds;
-  }
-  return least;
 }
 
 }  // namespace
@@ -138,6 +129,29 @@ std::string to_string(const ProductCall& call) {
   return std::visit([](const auto& plain) { return text_of(plain); }, call);
 }
 
+bool in_host_memory(Device device) {
+  return device_functions.table(kOp, device).cache_bytes == nullptr;
+}
+
+int64_t bytes_beyond_caches(Device device) {
+  constexpr int64_t kCommonHosts = int64_t{128} << 20;
+  constexpr int64_t kTimes = 4;
+  return in_host_memory(device) ? kCommonHosts
+                                : kTimes * static_cast<int64_t>(device_functions.at(kOp, device)->cache_bytes());
+}
+
+DeviceCache::DeviceCache(Device device) {
+  if (!in_host_memory(device)) {
+    other_ = zeros({bytes_beyond_caches(device) / static_cast<int64_t>(sizeof(float))}, {.device = device});
+  }
+}
+
+void DeviceCache::clear() const {
+  if (other_.defined()) {
+    fill_(other_, 1);
+  }
+}
+
 std::vector<double> ProductFloor::run(const std::vector<ProductCall>& calls) {
   std::vector<const FloorCandidate*> ways;
   ways.reserve(calls.size());
@@ -147,7 +161,8 @@ std::vector<double> ProductFloor::run(const std::vector<ProductCall>& calls) {
   std::vector<double> seconds;
   seconds.reserve(calls.size());
   for (const FloorCandidate* way : ways) {
-    seconds.push_back(seconds_of(*way, memory_for(*way)));
+    const FloorMemory memory = memory_for(*way);
+    seconds.push_back(in_host_memory(device_) ? seconds_of(*way, memory) : least_seconds(*way, memory));
   }
   return seconds;
 }
@@ -157,8 +172,11 @@ const FloorCandidate& ProductFloor::best(const ProductCall& call) {
   if (found != best_.end()) {
     return found->second;
   }
-  std::vector<FloorCandidate> candidates = onednn_candidates(call);
-  candidates.push_back(std::visit([](const auto& plain) { return own_candidate(plain); }, call));
+  std::vector<FloorCandidate> candidates;
+  if (in_host_memory(device_)) {
+    candidates = onednn_candidates(call);
+  }
+  candidates.push_back(std::visit([this](const auto& plain) { return own_candidate(plain, device_); }, call));
   std::vector<double> seconds;
   for (const FloorCandidate& candidate : candidates) {
     seconds.push_back(least_seconds(candidate, memory_for(candidate)));
@@ -168,18 +186,46 @@ const FloorCandidate& ProductFloor::best(const ProductCall& call) {
 }
 
 FloorMemory ProductFloor::memory_for(const FloorCandidate& candidate) {
-  const auto grow = [](Tensor& memory, size_t bytes) {
-    if (!memory.defined() || memory.numel() < static_cast<int64_t>(bytes)) {
+  const auto grow = [this](Tensor& memory, size_t bytes) {
+    if (!memory.defined() || elements_bytes(memory.numel(), memory.dtype()) < bytes) {
       memory = Tensor();  // freed before the larger one is made
-      memory = filled_memory(bytes);
+      memory = filled_memory(bytes, device_);
     }
-    return memory.raw_data();
+    return memory.device_pointer();
   };
   return {grow(a_, candidate.bytes_a), grow(b_, candidate.bytes_b), grow(c_, candidate.bytes_c)};
 }
 
-bool in_host_memory(Device device) {
-  return device_functions.table("copy", device).cache_bytes == nullptr;
+double ProductFloor::seconds_of(const FloorCandidate& candidate, const FloorMemory& memory) {
+  const auto access = device_functions.at(kOp, device_);  // to cuda-emulated's memory, for oneDNN
+  if (!cache_) {
+    cache_.emplace(device_);
+  }
+  if (!in_host_memory(device_)) {
+    cache_->clear();  // the host gets ahead meanwhile
+    candidate.run(memory);
+  }
+  Event start(device_);
+  Event end(device_);
+  start.record();
+  candidate.run(memory);
+  end.record();
+  return end.seconds_since(start);
+}
+
+/// The least of a few runs, after one that does not count.
+double ProductFloor::least_seconds(const FloorCandidate& candidate, const FloorMemory& memory) {
+  constexpr int kMostRuns = 5;
+  constexpr double kEnough = 0.05;  // seconds
+  seconds_of(candidate, memory);
+  double least = std::numeric_limits<double>::infinity();
+  double spent = 0;
+  for (int i = 0; i < kMostRuns && (i < 2 || spent < kEnough); ++i) {
+    const double seconds = seconds_of(candidate, memory);
+    least = std::min(least, seconds);
+    spent += seconds;
+  }
+  return least;
 }
 
 Copy::Copy(int64_t bytes, Device device)

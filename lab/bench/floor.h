@@ -9,14 +9,15 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 namespace norma::lab::bench {
 
-// The floor of a step: its convolutions and matrix products alone, each in its fastest layout, with weights reordered
-// for oneDNN; and the rate of a copy, for ops that only move memory.
+// The floor of a step: its convolutions and matrix products alone, on the CPU each in its fastest layout, with weights
+// reordered for oneDNN; and the rate of a copy, for ops that only move memory.
 
 /// A convolution or a matrix product in plain numbers.
 using ProductCall = std::variant<kernels::Conv2dCall, kernels::MatmulCase>;
@@ -28,7 +29,7 @@ double flops(const ProductCall& call);
 /// "conv2d 3x3/2 64→128 56x56 forward", "matmul 392x768x3072"
 std::string to_string(const ProductCall& call);
 
-/// Memory that all products share, full of numbers around 1 in every floating dtype.
+/// Memory of a device that all products share, full of numbers around 1 in every floating dtype.
 struct FloorMemory {
   void* a = nullptr;
   void* b = nullptr;
@@ -42,22 +43,48 @@ struct FloorCandidate {
   std::function<void(const FloorMemory& memory)> run;
 };
 
-/// oneDNN's ways to compute a product; none in a build without oneDNN.
+/// oneDNN's ways to compute a product in memory of the host; none in a build without oneDNN.
 std::vector<FloorCandidate> onednn_candidates(const ProductCall& call);
 
-/// Runs the convolutions and matrix products of a step alone.
+/// True iff the device's memory is the host's, behind the host's caches, as with cuda-emulated.
+bool in_host_memory(Device device);
+
+/// Bytes of x at which a copy of x misses the caches before the device's memory.
+int64_t bytes_beyond_caches(Device device);
+
+/// The cache of a device with memory of its own. In a network an op seldom finds its input in that cache.
+class DeviceCache {
+ public:
+  explicit DeviceCache(Device device = default_device());
+  /// Fills the cache with other data. This takes so long that the device does not wait for the host afterwards.
+  void clear() const;
+
+ private:
+  Tensor other_;
+};
+
+/// Runs the convolutions and matrix products of a step alone, on the device of the step.
 class ProductFloor {
  public:
-  /// Runs all calls once, in order, and returns the seconds of each. For a new call it first finds the fastest way.
+  explicit ProductFloor(Device device = default_device()) : device_(device) {}
+
+  /// Runs all calls once, in order, and returns the seconds of each. For a new call it first finds the fastest way. On
+  /// a device with memory of its own it takes the least of some runs of each call, right behind an untimed one, so that
+  /// the device does not wait for the host.
   std::vector<double> run(const std::vector<ProductCall>& calls);
 
+  [[nodiscard]] Device device() const { return device_; }
   /// The fastest way to compute a call that run() has seen.
   [[nodiscard]] const std::string& way(const ProductCall& call) const { return best_.at(call).name; }
 
  private:
   const FloorCandidate& best(const ProductCall& call);
   FloorMemory memory_for(const FloorCandidate& candidate);
+  double seconds_of(const FloorCandidate& candidate, const FloorMemory& memory);
+  double least_seconds(const FloorCandidate& candidate, const FloorMemory& memory);
 
+  Device device_;
+  std::optional<DeviceCache> cache_;  // made for the first call
   std::map<ProductCall, FloorCandidate> best_;
   Tensor a_, b_, c_;
 };
@@ -78,11 +105,5 @@ class Copy {
   Tensor x_;
   Tensor y_;
 };
-
-/// True iff the device's memory is the host's, behind the host's caches, as with cuda-emulated.
-bool in_host_memory(Device device);
-
-/// Bytes of x at which a copy misses the caches of common machines.
-inline constexpr int64_t kBeyondCaches = int64_t{128} << 20;
 
 }  // namespace norma::lab::bench

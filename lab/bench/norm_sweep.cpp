@@ -2,7 +2,6 @@
 
 #include "core/allocator.h"
 #include "core/copy.h"
-#include "core/device_functions.h"
 #include "core/event.h"
 #include "core/factory.h"
 #include "core/nearest_name.h"
@@ -134,27 +133,6 @@ std::shared_ptr<nn::Module> layer_for(const Case& c, const std::string& norm) {
   }
   return std::make_shared<nn::LayerNorm>(last);
 }
-
-/// The cache of a device with memory of its own. In a network an op seldom finds its input in that cache.
-class DeviceCache {
- public:
-  DeviceCache() {
-    if (!in_host_memory(default_device())) {
-      constexpr size_t kTimes = 4;
-      const size_t bytes = kTimes * device_functions.at(kOp, default_device())->cache_bytes();
-      other_ = zeros({static_cast<int64_t>(bytes / sizeof(float))});
-    }
-  }
-  /// Fills the cache with other data. This takes so long that the device does not wait for the host afterwards.
-  void clear() const {
-    if (other_.defined()) {
-      fill_(other_, 1);
-    }
-  }
-
- private:
-  Tensor other_;
-};
 
 /// Seconds of a copy, a forward and a backward pass by turns, one of each per round.
 struct Timing {

@@ -59,6 +59,7 @@ class Step {
   /// Why steps are ordinary ones although a graph was wanted where it can be; "" otherwise.
   [[nodiscard]] const std::string& graph_obstacle() const { return graph_obstacle_; }
   [[nodiscard]] const nn::Module& model() const { return *model_; }
+  [[nodiscard]] const train::Precision& precision() const { return precision_; }
   /// The number of batch norms that were folded.
   [[nodiscard]] int64_t folded() const { return folded_; }
 

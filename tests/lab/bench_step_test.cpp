@@ -159,6 +159,33 @@ TEST_CASE("bench: the way that is fastest for a product") {
   CHECK(to_string(calls[4]) == "conv2d 3x3 in 16 groups 16→16 8x8 weight gradient");
 }
 
+TEST_CASE("bench: detail and floor on a device whose memory only kernels may touch") {
+  const DefaultDeviceGuard guard(kCudaEmulated);
+  Step step({.recipe = {.model = "resnet18", .image_size = 32, .batch_size = 2}, .num_classes = 3});
+  ProductFloor floor;
+  CHECK(floor.device() == kCudaEmulated);
+  const Detail detail = measure_detail(step, floor);
+  double seconds = 0;
+  for (const OpLine& line : detail.lines) {
+    CAPTURE(line.op);
+    CHECK(line.seconds >= 0);
+    CHECK(line.floor >= 0);
+    seconds += line.seconds;
+  }
+  CHECK(seconds > 0);
+  CHECK(seconds <= detail.step());
+  CHECK(detail.product_floor > 0);
+  CHECK(detail.product_floor < detail.step());
+  CHECK(detail.copy_rate > 1e8);
+}
+
+TEST_CASE("bench: memory with a cache of its own is copied in blocks beyond that cache") {
+  CHECK(in_host_memory(kCpu));
+  CHECK(in_host_memory(kCudaEmulated));
+  CHECK(bytes_beyond_caches(kCpu) == int64_t{128} << 20);
+  CHECK(bytes_beyond_caches(kCudaEmulated) == bytes_beyond_caches(kCpu));
+}
+
 TEST_CASE("bench: a copy") {
   Copy copy(1 << 16);
   CHECK(copy.bytes() == 2 << 16);
