@@ -112,7 +112,9 @@ inline void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType s
         dense && with_common_pair(dst_dtype, src_dtype, [&](auto to, auto from) {
           using To = decltype(to);
           using From = decltype(from);
-          change<kVectorOfBoth<To, From>>(Converted<To, From>({.count = count, .to = dst, .from = src}, nullptr));
+          if constexpr (!std::is_same_v<To, From>) {
+            change<kVectorOfBoth<To, From>>(Converted<To, From>({.count = count, .to = dst, .from = src}, nullptr));
+          }
         });
     if (!done) {
       dispatch_all(dst_dtype, [&](auto zero) {
