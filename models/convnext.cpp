@@ -118,7 +118,7 @@ Tensor scaled(const Tensor& x, const Tensor& scale) {
 // True iff an mlp computes x in channels_last and turns its result back. cuDNN transposes x and the result of each 1x1
 // convolution of contiguous images, and those of its gradients: 60 passes over x for the two of an mlp. These are 8.
 bool is_turned(const Tensor& x) {
-  return x.device().type != DeviceType::cpu && !x.is_contiguous(MemoryFormat::channels_last);
+  return conv2d_transposes_contiguous(x.device()) && !x.is_contiguous(MemoryFormat::channels_last);
 }
 
 // f(x) in the format of x.

@@ -333,6 +333,10 @@ Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
   return activate(conv2d(x, weight, bias, options), then, "conv2d_act");
 }
 
+bool conv2d_transposes_contiguous(Device device) {
+  return kernels::conv_kernels.table("conv2d", device).transposes_contiguous;
+}
+
 std::vector<std::string> conv2d_implementations(Device device) {
   return kernels::conv_kernels.at("conv2d", device)->implementations().names();
 }

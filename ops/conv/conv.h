@@ -42,6 +42,10 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {}, co
 Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                   const ActOptions& then);
 
+/// True iff 1x1 convolutions of contiguous images on `device` cost transposes of x and of the result, as cuDNN's do:
+/// where several follow each other, channels_last is faster.
+bool conv2d_transposes_contiguous(Device device = default_device());
+
 /// Names of the implementations for tensors on `device`, in the order they are tried.
 std::vector<std::string> conv2d_implementations(Device device = default_device());
 /// Forces an implementation for this process, in all cases that it supports. "" or "fast" returns to the order, "exact"

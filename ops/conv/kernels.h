@@ -65,6 +65,8 @@ struct ConvKernels {
   /// db[o] = sum of dy (n, o, oh, ow) over n, oh and ow. Fixed order, carried in double.
   void (*bias_gradient)(const Conv2dCase& conv, const void* dy, void* db);
   Implementations<Conv2dImplementation>& (*implementations)();
+  /// 1x1 convolutions of contiguous images cost transposes of x and of the result.
+  bool transposes_contiguous = false;
 };
 
 extern const ConvKernels conv_cpu, conv_cuda, conv_emulated;

@@ -206,7 +206,9 @@ const Conv2dImplementation* conv2d_cudnn() {
   return &implementation;
 }
 
-constinit const ConvKernels conv_cuda{
-    .choose = choose, .bias_gradient = bias_gradient, .implementations = implementations};
+constinit const ConvKernels conv_cuda{.choose = choose,
+                                      .bias_gradient = bias_gradient,
+                                      .implementations = implementations,
+                                      .transposes_contiguous = true};
 
 }  // namespace norma::kernels

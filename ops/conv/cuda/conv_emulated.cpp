@@ -25,7 +25,9 @@ void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
 
 }  // namespace
 
-constinit const ConvKernels conv_emulated{
-    .choose = choose, .bias_gradient = bias_gradient, .implementations = implementations};
+constinit const ConvKernels conv_emulated{.choose = choose,
+                                          .bias_gradient = bias_gradient,
+                                          .implementations = implementations,
+                                          .transposes_contiguous = true};
 
 }  // namespace norma::kernels
