@@ -9,18 +9,10 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-/// The number of rows from which pivots are taken.
-inline constexpr int kPivotRows = 16;
+/// The number of rows, spread over all, from which pivots are taken.
+inline constexpr int kPivotRows = 8;
 
-/// Row `i` of those. Multiples of the golden ratio are spread over all rows, and over the pixels of an image, too: the
-/// first pixels of images are corners, beside the padding of a convolution, and tell little of the others.
-NORMA_DEVICE int64_t pivot_row(int64_t rows, int i) {
-  constexpr uint32_t kGolden = 2654435769U;  // 2^32 / 1.618…
-  const uint32_t share = (static_cast<uint32_t>(i) * kGolden + kGolden / 2) >> 16;
-  return rows * share >> 16;
-}
-
-/// Numbers near those in each of this thread's columns. 0 for raw sums. All threads of the
+/// Numbers near those in each of this thread's columns, from rows spread over all. 0 for raw sums. All threads of the
 /// block call it; each loads one row at most.
 template <class S, int width, class T = compute_t<S>>
 NORMA_DEVICE void find_pivots(const NormProblem& problem, const ColumnPlan& plan, const ColumnPlace<S>& place,
@@ -39,7 +31,7 @@ NORMA_DEVICE void find_pivots(const NormProblem& problem, const ColumnPlan& plan
   const int mine = place.row_of_thread;
   if (place.there && mine < rows) {
     T numbers[width];
-    load<S, width>(x + place.base + pivot_row(all, mine) * plan.columns + place.column, numbers);
+    load<S, width>(x + place.base + all * mine / rows * plan.columns + place.column, numbers);
     NORMA_UNROLL
     for (int j = 0; j < width; ++j) {
       shared[at(mine, j)] = numbers[j];

@@ -101,10 +101,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const 
   for_each_run(plan, [&](int64_t run, bool there) {
     const int64_t base = run * plan.length;
     T pivot = 0;
-    // The mean of elements spread over the run: its first ones are an edge of the image, beside a convolution's
-    // padding.
-    if (!plan.of_runs.raw_sums()) {
-      const T mine = to_number(x[base + quotient((2 * team.rank() + 1) * plan.length, 2 * plan.lanes)]);
+    if (!plan.of_runs.raw_sums()) {  // the mean of the first elements
+      const T mine = to_number(x[base + team.rank()]);
       const T first = shuffle(mine, lane() - team.rank());
       pivot = first + team.sum(mine - first) / static_cast<T>(plan.lanes);
     }
