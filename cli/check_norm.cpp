@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "nn/norm/factory.h"
+#include "train/interrupt.h"
 #include "train/output.h"
 
 #include <memory>
@@ -31,11 +32,18 @@ int run(const State& state) {
   if (!state.like.empty()) {
     nn::parse_norm(state.like);
   }
+  const train::InterruptGuard guard(train::AfterSignal::figures_of_part);
   bool passed = true;
   for (const std::string& norm : state.norms) {
     const lab::NormCheckReport report = lab::check_norm(norm, options);
+    const bool interrupted = train::interrupted();
     train::say("\n{}:\n{}{}\n", norm, lab::to_text(report),
-               report.passed() ? "nothing is wrong" : "something is wrong: see FAILED");
+               interrupted       ? "interrupted"
+               : report.passed() ? "nothing is wrong"
+                                 : "something is wrong: see FAILED");
+    if (interrupted) {
+      return interrupted_code();
+    }
     passed = passed && report.passed();
   }
   return passed ? kSuccess : kFailure;

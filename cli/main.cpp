@@ -1,19 +1,13 @@
-#include "cli/command.h"
 #include "cli/program.h"
 #include "core/spin_briefly.h"
-#include "train/output.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <exception>
-#include <new>
 
 namespace norma::cli {
 
@@ -53,16 +47,6 @@ void occupy_standard_streams() {
   }
 }
 
-/// `code`, or kFailure if some of the output could not be written.
-int checked_output(int code) {
-  const int error = train::output_error();
-  if (error == 0) {
-    return code;
-  }
-  complain(fmt::format("cannot write to the standard output: {}", std::strerror(error)));
-  return code == kSuccess ? kFailure : code;
-}
-
 }  // namespace
 
 }  // namespace norma::cli
@@ -73,13 +57,5 @@ int main(int argc, char** argv) {
   norma::cli::set_thread_stack_size();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes an error of writing, so that the rest of the work is kept
   norma::cli::note_start(argc > 0 ? argv[0] : nullptr);
-  int code = norma::cli::kBadInput;
-  try {
-    code = norma::cli::run_program({argv + std::min(argc, 1), argv + argc});
-  } catch (const std::bad_alloc&) {
-    norma::cli::complain("out of memory");
-  } catch (const std::exception& e) {
-    norma::cli::complain(e.what());
-  }
-  return norma::cli::checked_output(code);
+  return norma::cli::run_program({argv + std::min(argc, 1), argv + argc});
 }

@@ -18,6 +18,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -102,13 +104,23 @@ std::string complaint(const CLI::App& program) {
   return fmt::format("{}unexpected argument '{}'", where, rest.front());
 }
 
+/// `code`, or kFailure if some of the output could not be written.
+int checked_output(int code) {
+  const int error = train::output_error();
+  if (error == 0) {
+    return code;
+  }
+  complain(fmt::format("cannot write to the standard output: {}", std::strerror(error)));
+  return code == kSuccess ? kFailure : code;
+}
+
 }  // namespace
 
 void note_program_name(std::string name) {
   started_as = std::move(name);
 }
 
-int run_program(const std::vector<std::string>& words) {
+int run_command(const std::vector<std::string>& words) {
   static std::mutex running;  // what options are called stands in one place
   const std::unique_lock lock(running, std::try_to_lock);
   check(lock.owns_lock(), words.empty() ? "norma" : words.front(),
@@ -171,6 +183,18 @@ int run_program(const std::vector<std::string>& words) {
   }
   train::say("{}", program.help());
   return kBadInput;
+}
+
+int run_program(const std::vector<std::string>& words) {
+  int code = kBadInput;
+  try {
+    code = run_command(words);
+  } catch (const std::bad_alloc&) {
+    complain("out of memory");
+  } catch (const std::exception& e) {
+    complain(e.what());
+  }
+  return checked_output(code);
 }
 
 void complain(std::string_view text) {

@@ -42,10 +42,10 @@ class Implementations {
     read_environment();
     take(found, name);
   }
-  /// The mode that was named last; "" if none was, or if an implementation was named since.
-  [[nodiscard]] const std::string& mode() {
+  /// What force() or the environment named last; "" if neither did.
+  [[nodiscard]] const std::string& chosen() {
     read_environment();
-    return mode_;
+    return chosen_;
   }
   /// Null if none is forced.
   [[nodiscard]] const T* forced() {
@@ -99,7 +99,7 @@ class Implementations {
 
   void take(const T* found, const std::string& name) {
     forced_ = found;
-    mode_ = found == nullptr ? name : "";
+    chosen_ = name;
   }
 
   std::string_view op_;
@@ -107,7 +107,7 @@ class Implementations {
   std::vector<const T*> all_;
   const T* through_float_;
   std::vector<std::string> modes_;
-  std::string mode_;
+  std::string chosen_;
   std::once_flag environment_is_read_;
   const T* forced_ = nullptr;
 };

@@ -23,18 +23,6 @@ namespace norma::lab::audit {
 
 namespace {
 
-/// Sets an implementation of conv2d(), and returns to the mode of the process at the end.
-class ConvGuard {
- public:
-  ConvGuard() = default;
-  ~ConvGuard() { set_conv2d_implementation(was_exact_ ? "exact" : "fast", kCpu); }
-  ConvGuard(const ConvGuard&) = delete;
-  ConvGuard& operator=(const ConvGuard&) = delete;
-
- private:
-  bool was_exact_ = conv2d_is_exact();
-};
-
 struct Layer {
   int64_t n, channels, size;
 };
@@ -144,7 +132,6 @@ void check_convolutions() {
 std::vector<ConvolutionErrors> measure_convolutions(bool quick,
                                                     const std::function<void(const std::string&)>& progress) {
   check_convolutions();
-  const ConvGuard guard;
   std::vector<MemoryFormat> formats = {MemoryFormat::channels_last, MemoryFormat::contiguous};
   formats.resize(quick ? 1 : 2);
   std::vector<ConvolutionErrors> found;
@@ -162,7 +149,7 @@ std::vector<ConvolutionErrors> measure_convolutions(bool quick,
     const Tensors expected = run_layer(x, weight, dy, MemoryFormat::channels_last, DType::float64);
     for (const MemoryFormat format : formats) {
       for (const std::string& implementation : convolution_implementations()) {
-        set_conv2d_implementation(implementation, kCpu);
+        const Conv2dImplementationGuard guard(implementation, kCpu);
         const auto squares = squares_of(run_layer(x, weight, dy, format, DType::float32), expected);
         found.push_back({what, format, implementation, {ratio(squares[0]), ratio(squares[1]), ratio(squares[2])}});
       }
@@ -173,7 +160,6 @@ std::vector<ConvolutionErrors> measure_convolutions(bool quick,
 
 std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<void(const std::string&)>& progress) {
   check_convolutions();
-  const ConvGuard guard;
   std::vector<ConvolutionErrors> found;
   for (const Step& step : std::span(kSteps).first(quick ? 1 : std::size(kSteps))) {
     const std::string what = fmt::format("{} {} {}x3x{}x{}", step.model, step.norm, kImages, kPixels, kPixels);
@@ -186,7 +172,7 @@ std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<voi
       }
       const Tensors expected = run_step(step, seed, DType::float64);
       for (size_t i = 0; i < implementations.size(); ++i) {
-        set_conv2d_implementation(implementations[i], kCpu);
+        const Conv2dImplementationGuard guard(implementations[i], kCpu);
         const std::array<double, 3> of_seed = step_errors(run_step(step, seed, DType::float32), expected);
         for (size_t quantity = 0; quantity < 3; ++quantity) {
           errors[i][quantity].push_back(of_seed[quantity]);

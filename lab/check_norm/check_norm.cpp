@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "lab/check_norm/subject.h"
 #include "lab/report/table.h"
+#include "train/interrupt.h"
 
 #include <algorithm>
 #include <exception>
@@ -72,6 +73,9 @@ NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& opti
   const Subject subject{.choice = choice, .channels = channels_for({choice})};
   NormCheckReport report{.norm = norm, .checks = {}};
   const auto add = [&](const std::string& name, const auto& look) {
+    if (train::interrupted()) {
+      return;
+    }
     if (options.progress) {
       options.progress(name);
     }

@@ -345,12 +345,16 @@ void set_conv2d_implementation(const std::string& name, Device device) {
   kernels::conv_kernels.at("conv2d", device)->implementations().force(name);
 }
 
+std::string conv2d_implementation(Device device) {
+  return kernels::conv_kernels.at("conv2d", device)->implementations().chosen();
+}
+
 std::vector<std::string> conv2d_modes() {
   return {"fast", "exact"};
 }
 
 bool conv2d_is_exact() {
-  return kernels::conv_cpu.implementations().mode() == "exact";
+  return conv2d_implementation(kCpu) == "exact";
 }
 
 }  // namespace norma

@@ -51,6 +51,24 @@ std::vector<std::string> conv2d_implementations(Device device = default_device()
 /// Forces an implementation for this process, in all cases that it supports. "" or "fast" returns to the order, "exact"
 /// to the order without Winograd's transforms. Throws Error for a name that this build lacks.
 void set_conv2d_implementation(const std::string& name, Device device = default_device());
+/// The name that was set last, by set_conv2d_implementation() or NORMA_CONV; "" if neither was.
+std::string conv2d_implementation(Device device = default_device());
+/// While one lives, the process has its implementation; then it has the one that it had before.
+class Conv2dImplementationGuard {
+ public:
+  /// Throws what set_conv2d_implementation() throws.
+  explicit Conv2dImplementationGuard(const std::string& name, Device device = default_device())
+      : device_(device), before_(conv2d_implementation(device)) {
+    set_conv2d_implementation(name, device);
+  }
+  ~Conv2dImplementationGuard() { set_conv2d_implementation(before_, device_); }
+  Conv2dImplementationGuard(const Conv2dImplementationGuard&) = delete;
+  Conv2dImplementationGuard& operator=(const Conv2dImplementationGuard&) = delete;
+
+ private:
+  Device device_;
+  std::string before_;
+};
 /// "fast" and "exact". On CUDA they mean the same, since no plan of cuDNN's is Winograd's.
 std::vector<std::string> conv2d_modes();
 /// True iff set_conv2d_implementation() or NORMA_CONV said "exact" for the CPU.

@@ -46,7 +46,7 @@ Implementations<Conv2dImplementation>& implementations() {
 }
 
 const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
-  if (implementations().forced() == nullptr && implementations().mode() != "exact") {
+  if (implementations().forced() == nullptr && implementations().chosen() != "exact") {
     if (const Conv2dImplementation* const found = fastest_winograd(conv, pass); found != nullptr) {
       return *found;
     }

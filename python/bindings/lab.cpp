@@ -1,10 +1,13 @@
 #include "python/bindings/bindings.h"
 
 #include "cli/program.h"
+#include "core/device.h"
+#include "core/parallel.h"
 #include "lab/check_norm/check_norm.h"
 #include "train/interrupt.h"
 #include "train/output.h"
 
+#include <csignal>
 #include <cstdio>
 
 namespace norma::python {
@@ -31,23 +34,37 @@ class PrintToPython {
   PrintToPython& operator=(const PrintToPython&) = delete;
 };
 
-int run_command(const std::vector<std::string>& words, bool in_python) {
-  const std::optional<PrintToPython> print = in_python ? std::optional<PrintToPython>(std::in_place) : std::nullopt;
+/// Options of a command (--threads, --device, --conv) are set for the whole process. They must not stay for what Python
+/// does next, so this sets them back.
+class SetBack {
+ public:
+  SetBack() = default;
+  ~SetBack() { set_num_threads(threads_); }
+  SetBack(const SetBack&) = delete;
+  SetBack& operator=(const SetBack&) = delete;
+
+ private:
+  int threads_ = num_threads();
+  DefaultDeviceGuard device_{default_device()};
+  Conv2dImplementationGuard convolutions_{conv2d_implementation(kCpu), kCpu};
+};
+
+int run_command(const std::vector<std::string>& words) {
+  const PrintToPython print;
   const nb::gil_scoped_release released;
-  if (!in_python) {
-    return cli::run_program(words);
-  }
   const InCommand in_command;
+  const SetBack set_back;
   // The command has a guard of its own where work begins; Ctrl-C before that ends it there.
   const train::InterruptGuard guard;
-  const int code = cli::run_program(words);
+  const int code = cli::run_command(words);
   return train::interrupted() ? 128 + train::interrupting_signal() : code;
 }
 
 }  // namespace
 
 void add_lab(nb::module_& m) {
-  m.def("_run_command", &run_command, nb::arg("words"), nb::arg("in_python"));
+  m.def("_run_command", &run_command, nb::arg("words"));
+  m.def("_run_program", &cli::run_program, nb::arg("words"), Released());
   nb::class_<lab::NormCheckReport>(m, "NormCheckReport", doc("NormCheckReport"))
       .def_ro("norm", &lab::NormCheckReport::norm)
       .def_prop_ro("passed", &lab::NormCheckReport::passed, "True iff no check has failed.")
@@ -68,9 +85,25 @@ void add_lab(nb::module_& m) {
   m.def(
       "check_norm",
       [](const std::string& norm, bool quick, const std::string& like) {
-        return lab::check_norm(norm, {.quick = quick, .like = like});
+        lab::NormCheckReport report;
+        int signal = 0;
+        {
+          const nb::gil_scoped_release released;
+          const train::InterruptGuard guard(train::AfterSignal::figures_of_part);
+          report = lab::check_norm(norm, {.quick = quick, .like = like});
+          signal = train::interrupting_signal();
+        }
+        if (signal != 0) {
+          // To Python's handler, which may be none. A report of some of the checks would say nothing.
+          std::raise(signal);
+          if (PyErr_CheckSignals() == 0) {
+            PyErr_SetNone(PyExc_KeyboardInterrupt);
+          }
+          throw nb::python_error();
+        }
+        return report;
       },
-      nb::arg("norm"), nb::kw_only(), nb::arg("quick") = false, nb::arg("like") = "", Released(), doc("check_norm"));
+      nb::arg("norm"), nb::kw_only(), nb::arg("quick") = false, nb::arg("like") = "", doc("check_norm"));
 }
 
 }  // namespace norma::python

@@ -9,11 +9,7 @@ from norma import _norma
 def main() -> int:
     # Plug-ins take what they call from the module, so its names must be there for all libraries.
     ctypes.CDLL(_norma.__file__, mode=ctypes.RTLD_GLOBAL)
-    try:
-        return _norma._run_command(sys.argv[1:], False)
-    except (_norma.Error, _norma.OutOfMemory) as error:
-        print(f"norma: {error}", file=sys.stderr)
-        return 2
+    return _norma._run_program(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -31,13 +31,14 @@ def _words(options: dict[str, Any]) -> list[str]:
 def run(command: str, *words: str, **options: Any) -> int:
     """A command of the norma program in this process, which knows the norms registered here.
 
-    run("info"); run("train", model="resnet18", norm="mine", epochs=1). Returns the exit code. Throws Error for bad
-    input, and KeyboardInterrupt after Ctrl-C, when the command has saved its work.
+    run("info"); run("train", model="resnet18", norm="mine", epochs=1). Returns the exit code. The options threads,
+    device and conv hold for this call alone. Throws Error for bad input, and KeyboardInterrupt after Ctrl-C, when the
+    command has saved its work.
     """
     words = (*words, *_words(options))
     if any(word.split("=")[0] == "--procs" for word in words):
         raise _norma.Error(f"{command}: procs: expected the norma command, which mpirun can start, got a call in Python")
-    code = _norma._run_command([command, *words], True)
+    code = _norma._run_command([command, *words])
     if code == _INTERRUPTED:
         raise KeyboardInterrupt
     return code

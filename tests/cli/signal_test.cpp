@@ -62,6 +62,20 @@ TEST_CASE("norma eval: SIGTERM ends it with the figures of a part") {
   CHECK_FALSE(std::filesystem::exists(folder / "c.csv"));
 }
 
+TEST_CASE("norma check-norm: SIGTERM ends it with the checks that it had done") {
+  const TemporaryFolder folder;
+  // The signal comes with the first check under way.
+  const Outcome cut = run_norma(folder.path(), "check-norm --norms batch,layer2d,group:4 --threads 1",
+                                "timeout 240 bash -c '\"$0\" \"$@\" > o & p=$!; "
+                                "until grep -qs ^sizes o || ! kill -0 $p; do sleep 0.01; done; kill -TERM $p; wait $p; "
+                                "code=$?; cat o; exit $code'");
+  CHECK_MESSAGE(cut.code == 143, cut.err);
+  CHECK(cut.err == "\nnorma: SIGTERM came: ending soon, with the figures of a part\n");
+  CHECK_MESSAGE(cut.out.find("\nbatch:\n") != std::string::npos, cut.out);
+  CHECK(cut.out.find("\ninterrupted\n") != std::string::npos);
+  CHECK(cut.out.find("\nlayer2d:\n") == std::string::npos);
+}
+
 TEST_CASE("norma train: an output that nobody reads any more ends the run, with what is done saved") {
   const TemporaryFolder folder;
   const Outcome cut =

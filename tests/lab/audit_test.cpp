@@ -366,11 +366,10 @@ TEST_CASE("text table: numbers on the right, remarks anywhere, no blanks at the 
         "c\n");
 }
 
-TEST_CASE("audit: convolutions: every implementation rounds as float32 does, and the mode of the process stays") {
-  set_conv2d_implementation("exact");
+TEST_CASE("audit: convolutions: every implementation rounds as float32 does, and that of the process stays") {
+  const Conv2dImplementationGuard guard("eigen", kCpu);
   const std::vector<ConvolutionErrors> layers = measure_convolutions(true, [](const std::string&) {});
-  CHECK(conv2d_is_exact());
-  set_conv2d_implementation("fast");
+  CHECK(conv2d_implementation(kCpu) == "eigen");
   REQUIRE(layers.size() == 4 * convolution_implementations().size());
   for (size_t i = 0; i < layers.size(); i += 4) {
     for (size_t quantity = 0; quantity < 3; ++quantity) {

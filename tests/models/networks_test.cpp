@@ -2,6 +2,7 @@
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "nn/optim/optimizers.h"
+#include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -39,26 +40,28 @@ Walk walk(const std::string& name, const ModelOptions& options, int64_t size, Me
   model->to(format);
   Walk result;
   for (const auto& [path, module] : model->named_modules()) {
-    module->register_forward_hook(
-        [&result, format, label = path](const nn::Module&, const Tensor& in, const Tensor& out) {
-          for (const Tensor* x : {&in, &out}) {
-            if (x->rank() != 4) {
-              continue;
-            }
-            ++result.activations;
-            // a format without gaps, in the strict sense
-            if (format_of(*x) != format || !x->is_contiguous(format)) {
-              result.wrong.insert(label + " " + describe(*x));
-            }
-            x->register_hook([&result, format, label](const Tensor& gradient) {
-              ++result.gradients;
-              if (format_of(gradient) != format || !gradient.is_contiguous(format)) {
-                result.wrong.insert(label + " gradient " + describe(gradient));
-              }
-              return Tensor();
-            });
+    // The parts of an MLP in ConvNeXt, where 1x1 convolutions of contiguous images are slow (models/convnext.cpp).
+    const bool turned = path.find(".mlp.") != std::string::npos && conv2d_transposes_contiguous();
+    module->register_forward_hook([&result, format = turned ? MemoryFormat::channels_last : format, label = path](
+                                      const nn::Module&, const Tensor& in, const Tensor& out) {
+      for (const Tensor* x : {&in, &out}) {
+        if (x->rank() != 4) {
+          continue;
+        }
+        ++result.activations;
+        // a format without gaps, in the strict sense
+        if (format_of(*x) != format || !x->is_contiguous(format)) {
+          result.wrong.insert(label + " " + describe(*x));
+        }
+        x->register_hook([&result, format, label](const Tensor& gradient) {
+          ++result.gradients;
+          if (format_of(gradient) != format || !gradient.is_contiguous(format)) {
+            result.wrong.insert(label + " gradient " + describe(gradient));
           }
+          return Tensor();
         });
+      }
+    });
   }
   Tensor x = images(2, size, format);
   x.set_requires_grad();

@@ -9,11 +9,6 @@
 namespace norma::test {
 namespace {
 
-struct Forced {
-  explicit Forced(const std::string& name) { set_conv2d_implementation(name); }
-  ~Forced() { set_conv2d_implementation(""); }
-};
-
 Sizes output_sizes(const ConvShape& s) {
   const Conv2dOptions& q = s.options;
   return {s.n, s.o, (s.h + 2 * q.padding.h - q.dilation.h * (s.kh - 1) - 1) / q.stride.h + 1,
@@ -26,7 +21,7 @@ struct ConvReference {
 
   ConvReference(const ConvShape& s, const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& dy) {
     const DefaultDeviceGuard cpu(kCpu);
-    const Forced forced("reference");
+    const Conv2dImplementationGuard forced("reference");
     const auto leaf = [](const Tensor& values) {
       return values.defined() ? from_vector(values.to_vector<double>(), values.sizes()).set_requires_grad() : Tensor();
     };
@@ -60,7 +55,7 @@ void compare(const ConvShape& s, const std::string& implementation, DType dtype,
   const Tensor bias = with_bias ? random_tensor({s.o}, 3, DType::float32) : Tensor();
   const Tensor dy = random_tensor(output_sizes(s), 4, DType::float32);
   const ConvReference expected(s, x, weight, bias, dy);
-  const Forced forced(implementation);
+  const Conv2dImplementationGuard forced(implementation);
 
   Tensor x_in = in_layout(copy_of(x, MemoryFormat::contiguous, dtype), x_layout).set_requires_grad();
   Tensor weight_in = in_layout(copy_of(weight, MemoryFormat::contiguous, dtype), weight_layout).set_requires_grad();

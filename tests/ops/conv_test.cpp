@@ -13,12 +13,6 @@
 namespace norma::test {
 namespace {
 
-/// Forces an implementation for the length of a scope.
-struct Forced {
-  explicit Forced(const std::string& name) { set_conv2d_implementation(name); }
-  ~Forced() { set_conv2d_implementation(""); }
-};
-
 /// The float64 numbers ((i * a) % m - m / 2) / 4, row-major: exact in float32 and the same in PyTorch.
 Tensor sequence(const Sizes& sizes, int64_t a, int64_t m) {
   std::vector<double> values;
@@ -233,7 +227,7 @@ TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside th
                                     .padding_h = 1,
                                     .padding_w = 1};  // without padding it is a matrix product
   for (const std::string& name : conv2d_implementations()) {
-    const Forced forced(name);
+    const Conv2dImplementationGuard forced(name);
     CHECK(kernels::conv_kernels.at("conv2d", default_device())
               ->choose(guarded, kernels::Conv2dPass::weight_gradient)
               .name == (name == "reference" ? "reference" : "eigen"));
@@ -247,7 +241,7 @@ TEST_CASE("conv2d: strided 1x1 in channels_last against Eigen, where the stride 
     const Conv2dOptions options{.stride = stride};
     Tensors results[2];
     for (const int i : {0, 1}) {
-      const Forced forced(i == 0 ? "" : "eigen");
+      const Conv2dImplementationGuard forced(i == 0 ? "" : "eigen");
       const Tensor x =
           in_layout(random_tensor({3, 19, h, w}, 1, DType::float32), Layout::channels_last).set_requires_grad();
       const Tensor weight = random_tensor({33, 19, 1, 1}, 2, DType::float32).set_requires_grad();
@@ -276,7 +270,7 @@ TEST_CASE("conv2d: reordered weights that inference keeps follow every change of
     const Tensor x = in_layout(random_tensor({3, s.c, 35, 34}, 1, DType::float32), Layout::channels_last);
     const Tensor weight = random_tensor({s.o, s.c, s.kernel, s.kernel}, 2, DType::float32).set_requires_grad();
     const auto expected = [&] {
-      const Forced forced("eigen");
+      const Conv2dImplementationGuard forced("eigen");
       return conv2d(x, weight, {}, options);
     };
     const Tensor before = conv2d(x, weight, {}, options);
@@ -297,7 +291,7 @@ TEST_CASE("conv2d: our own kernels give the same bits for any number of threads"
   const int before = num_threads();
   const Tensor x = random_tensor({9, 40, 7, 6}, 1, DType::float32);
   for (const std::string name : {"depthwise", "eigen"}) {
-    const Forced forced(name);
+    const Conv2dImplementationGuard forced(name);
     for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
       Tensors results[2];
       for (const int threads : {1, 3}) {
@@ -329,7 +323,7 @@ TEST_CASE("conv2d: implementations are chosen in order, by name, and by what the
   CHECK(conv2d_implementations().back() == "reference");
   CHECK(chosen(wide) == "eigen");
   for (const std::string& name : conv2d_implementations()) {
-    const Forced forced(name);
+    const Conv2dImplementationGuard forced(name);
     const bool supported = name != "depthwise" && !name.starts_with("winograd");
     CHECK(chosen(single) == (supported ? name : conv2d_implementations()[1]));
   }

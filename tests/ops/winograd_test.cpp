@@ -19,11 +19,6 @@ namespace {
 using kernels::Conv2dCase;
 using kernels::Conv2dPass;
 
-struct Forced {
-  explicit Forced(const std::string& name) { set_conv2d_implementation(name, kCpu); }
-  ~Forced() { set_conv2d_implementation("", kCpu); }
-};
-
 Conv2dCase case_of(int64_t n, int64_t channels, int64_t size) {
   return {.channels_last = true,
           .weight_channels_last = true,
@@ -46,7 +41,7 @@ std::string chosen(const Conv2dCase& conv) {
 
 /// y, dx and dweight of a convolution with padding 1.
 Tensors results(const std::string& implementation, const Tensor& x, const Tensor& weight, const Tensor& dy) {
-  const Forced forced(implementation);
+  const Conv2dImplementationGuard forced(implementation, kCpu);
   const Tensor x_in = copy_of(x).set_requires_grad();
   const Tensor weight_in = copy_of(weight).set_requires_grad();
   const Tensor y = conv2d(x_in, weight_in, {}, {.padding = 1});
@@ -100,11 +95,11 @@ TEST_CASE("winograd: is chosen where it multiplies less, and not in exact mode")
   CHECK(chosen(strided) == direct);
   CHECK(!conv2d_is_exact());
   {
-    const Forced exact("exact");
+    const Conv2dImplementationGuard exact("exact", kCpu);
     CHECK(conv2d_is_exact());
     CHECK(chosen(case_of(8, 64, 56)) == direct);
   }
-  const Forced fast("fast");
+  const Conv2dImplementationGuard fast("fast", kCpu);
   CHECK(!conv2d_is_exact());
   CHECK(chosen(case_of(8, 64, 56)) == "winograd_4x4");
 }
@@ -139,7 +134,7 @@ TEST_CASE("winograd: bias, residual and relu in the last transform") {
       for (const bool with_residual : {false, true}) {
         const ActOptions then{.activation = activation, .residual = with_residual ? residual : Tensor()};
         const auto result = [&](const std::string& name) {
-          const Forced forced(name);
+          const Conv2dImplementationGuard forced(name, kCpu);
           return conv2d_act(x, weight, bias, {.padding = 1}, then);
         };
         const Tensor expected = result("eigen");
@@ -157,7 +152,7 @@ TEST_CASE("winograd: a NaN reaches every output that depends on it") {
   fill_(narrow(narrow(narrow(x, 1, 5, 1), 2, 6, 1), 3, 3, 1), std::numeric_limits<double>::quiet_NaN());
   const Tensor weight = random_tensor({16, 16, 3, 3}, 2, DType::float32);
   for (const std::string name : {"winograd_2x2", "winograd_4x4"}) {
-    const Forced forced(name);
+    const Conv2dImplementationGuard forced(name, kCpu);
     const Tensor y = conv2d_act(x, weight, {}, {.padding = 1}, {.activation = Activation::relu});
     for (int64_t h = 5; h <= 7; ++h) {
       for (int64_t w = 2; w <= 4; ++w) {

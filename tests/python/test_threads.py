@@ -101,3 +101,48 @@ def test_ctrl_c_ends_a_comparison_with_its_work_saved(tmp_path: Path) -> None:
     process.stdout.read()
     assert process.wait() == 77
     assert (tmp_path / "c" / "results.json").exists()
+
+
+def test_ctrl_c_ends_check_norm_before_the_next_check() -> None:
+    script = (
+        "import norma, os, signal, sys\n"
+        "calls = 0\n"
+        "interrupts = False\n"
+        "@norma.register_norm('mine')\n"
+        "class Norm(norma.nn.Module):\n"
+        "    def __init__(self, channels):\n"
+        "        super().__init__()\n"
+        "    def forward(self, x):\n"
+        "        global calls, interrupts\n"
+        "        calls += 1\n"
+        "        if interrupts:\n"
+        "            interrupts = False\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "        return x\n"
+        "norma.check_norm('mine', quick=True)\n"
+        "of_all, calls, interrupts = calls, 0, True\n"
+        "try:\n"
+        "    norma.check_norm('mine', quick=True)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(77 if calls < of_all / 4 else f'{calls} of {of_all} calls')\n")
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 77, ended.stderr
+    assert "interrupted: ending soon, with the figures of a part" in ended.stderr
+
+
+def test_options_of_a_command_hold_for_it_alone() -> None:
+    before = norma.num_threads()
+    other = 1 if before > 1 else 2
+    assert norma.run("check-norm", norm="dyt", quick=True, quiet=True, threads=other) == 0
+    assert norma.num_threads() == before
+    with pytest.raises(norma.Error):
+        norma.run("check-norm", norm="bath", threads=other)
+    assert norma.num_threads() == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")
+def test_the_program_says_that_its_output_cannot_be_written() -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        ended = subprocess.run([sys.executable, "-m", "norma", "info"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr == "norma: cannot write to the standard output: No space left on device\n"

@@ -6,6 +6,7 @@
 #include "ops/norm/cpu/columns.h"
 #include "ops/norm/cpu/weight_gradients.h"
 
+#include <cmath>
 #include <numeric>
 
 // Columns: sets lie side by side (batch norm and instance norm in channels_last, layer norm 2d in NCHW), or each set is
@@ -46,17 +47,28 @@ class ColumnsForward {
     }
   }
 
-  /// A pivot near the mean of each set, from its first rows.
+  /// A pivot near the mean of each set, from a few rows. These lie far apart, since neighbours in an image are alike:
+  /// where a single pivot is far from the mean, all sets are added up a second time.
   void find_pivots(const ColumnTile& tile, T* pivots) {
     const S* x = arrays_.x + tile.offset;
-    const int64_t rows = std::min(kPivotRows, tile.rows);
     for (int64_t set = 0; set < tile.sets; ++set) {
       pivots[set] = problem_.raw_sums() ? T(0) : static_cast<T>(x[set * tile.neighbours]);
     }
     if (problem_.raw_sums()) {
       return;
     }
-    add_up(tile, 0, rows, pivots);
+    clear_sums(tile, pivots);
+    const int64_t rows = std::min(kPivotRows, tile.rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      constexpr double kGoldenRatio = 0.6180339887498949;  // its multiples fill [0, 1) evenly, at no regular distance
+      const double place = kGoldenRatio * static_cast<double>(i);
+      const int64_t row = tile.rows == rows
+                              ? i
+                              : static_cast<int64_t>((place - std::floor(place)) * static_cast<double>(tile.rows - 1));
+      add_shifted_rows<1>(tile.width_of(row), x + row * tile.stride, tile.stride, pivot_, part_sum_, part_squares_);
+    }
+    move_to_double(tile.width, part_sum_, sum_);
+    tile.fold(sum_);
     tile.sum_sets<T>(sum_, nullptr, sum_);
     const auto count = static_cast<double>(tile.set_elements(rows));
     for (int64_t set = 0; set < tile.sets; ++set) {
@@ -78,13 +90,17 @@ class ColumnsForward {
   }
 
  private:
-  /// Adds up sums in sum_ and squares_, one number per column.
-  void add_up(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots) {
+  void clear_sums(const ColumnTile& tile, const T* pivots) {
     tile.spread(pivot_, [&](int64_t set) { return pivots[set]; });
     std::fill_n(part_sum_, tile.width, T(0));
     std::fill_n(part_squares_, tile.width, T(0));
     std::fill_n(sum_, tile.width, 0.0);
     std::fill_n(squares_, tile.width, 0.0);
+  }
+
+  /// Adds up sums in sum_ and squares_, one number per column.
+  void add_up(const ColumnTile& tile, int64_t begin, int64_t end, const T* pivots) {
+    clear_sums(tile, pivots);
     const S* x = arrays_.x + tile.offset;
     int64_t row = begin;
     while (row < end) {
