@@ -78,6 +78,7 @@ check 'figures' python3 -B benchmarks/figures.py --check
 check 'scaling model' python3 -B benchmarks/scaling_model.py --check
 check 'growth' python3 -B benchmarks/growth.py --check
 check 'figures, planted faults are found' python3 -B tests/house/figures_test.py
+check 'links of the documentation' python3 -B tests/house/links_test.py
 check 'growth, planted faults are found' python3 -B tests/house/growth_test.py
 check clang-tidy tidy
 [ "$faults" -eq 0 ]

@@ -227,14 +227,8 @@ template <class S>
 void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.sets();
-  const int64_t pieces = tiling.tasks() * tiling.chunks;
+  const int64_t pieces = tiling.pieces();
   const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, problem.shape.numel() / pieces));
-  // Tiles of one chunk are neighbours in memory, so they come one after the other.
-  const auto piece = [&](int64_t i, auto&& f) {
-    const int64_t chunk = i / tiling.tiles % tiling.chunks;
-    const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
-    f(tile, chunk);
-  };
   if (!problem.fixed_stats) {
     Scratch shared;
     T* pivots = shared.take<T>(sets);
@@ -252,11 +246,9 @@ void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& array
         Scratch scratch;
         ColumnsForward<S> columns(problem, arrays, tiling, scratch);
         for (int64_t i = begin; i < end; ++i) {
-          piece(i, [&](const ColumnTile& tile, int64_t chunk) {
-            double* to = chunks + 2 * sets * chunk + tile.first_set;
-            columns.sums_of(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile), pivots + tile.first_set, to,
-                            to + sets);
-          });
+          const auto [tile, chunk, first, last] = tiling.piece(i);
+          double* to = chunks + 2 * sets * chunk + tile.first_set;
+          columns.sums_of(tile, first, last, pivots + tile.first_set, to, to + sets);
         }
       });
       std::fill_n(total, 2 * sets, 0.0);
@@ -276,9 +268,8 @@ void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& array
     Scratch scratch;
     ColumnsForward<S> columns(problem, arrays, tiling, scratch);
     for (int64_t i = end - 1; i >= begin; --i) {
-      piece(i, [&](const ColumnTile& tile, int64_t chunk) {
-        columns.apply(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
-      });
+      const ColumnTiling::Piece piece = tiling.piece(i);
+      columns.apply(piece.tile, piece.begin, piece.end);
     }
   });
 }

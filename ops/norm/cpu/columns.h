@@ -113,6 +113,20 @@ struct ColumnTiling {
   [[nodiscard]] int64_t last_row(int64_t chunk, const ColumnTile& tile) const {
     return std::min((chunk + 1) * rows_per_chunk, tile.rows);
   }
+  /// The rows [begin, end) of a tile that make a chunk.
+  struct Piece {
+    ColumnTile tile;
+    int64_t chunk;
+    int64_t begin;
+    int64_t end;
+  };
+  [[nodiscard]] int64_t pieces() const { return tasks() * chunks; }
+  /// Piece number i. Those of one chunk are neighbours in memory, so they follow each other.
+  [[nodiscard]] Piece piece(int64_t i) const {
+    const int64_t chunk = i / tiles % chunks;
+    const ColumnTile of = tile(i / (tiles * chunks), i % tiles);
+    return {of, chunk, first_row(chunk), last_row(chunk, of)};
+  }
   /// True iff a thread takes one tile after the other; false iff all threads share the chunks of all tiles.
   [[nodiscard]] bool tile_by_tile() const;
 

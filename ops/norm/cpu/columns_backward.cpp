@@ -410,14 +410,8 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
   const NormShape& shape = problem.shape;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
   const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
-  const int64_t pieces = tiling.tasks() * tiling.chunks;
+  const int64_t pieces = tiling.pieces();
   const int64_t grain = ceil_div(kPointwiseGrain, std::max<int64_t>(1, shape.numel() / pieces));
-  // Tiles of one chunk are neighbours in memory, so they come one after the other.
-  const auto piece = [&](int64_t i, auto&& f) {
-    const int64_t chunk = i / tiling.tiles % tiling.chunks;
-    const ColumnTile tile = tiling.tile(i / (tiling.tiles * tiling.chunks), i % tiling.tiles);
-    f(tile, chunk, tile.first_set * shape.reduce_inner);
-  };
 
   // Each chunk has a row with the sums of dz of all columns, and one with those of dz * xhat.
   Scratch shared;
@@ -427,17 +421,16 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
     parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
       Scratch scratch;
       ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
-      ColumnTile last;
+      ColumnTile before;
       for (int64_t i = begin; i < end; ++i) {
-        piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
-          if (!tile.is(std::exchange(last, tile))) {
-            columns.begin_tile(tile);
-          }
-          columns.add_up(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
-          double* to = chunks + 2 * chunk * all_columns + first_column;
-          std::copy_n(columns.sum(), tile.columns, to);
-          std::copy_n(columns.sum_xhat(), tile.columns, to + all_columns);
-        });
+        const auto [tile, chunk, first, last] = tiling.piece(i);
+        if (!tile.is(std::exchange(before, tile))) {
+          columns.begin_tile(tile);
+        }
+        columns.add_up(tile, first, last);
+        double* to = chunks + 2 * chunk * all_columns + tile.first_set * shape.reduce_inner;
+        std::copy_n(columns.sum(), tile.columns, to);
+        std::copy_n(columns.sum_xhat(), tile.columns, to + all_columns);
       }
     });
     add_chunks(tiling.chunks, 2 * all_columns, chunks, totals);
@@ -463,15 +456,16 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
   parallel_for(0, pieces, grain, [&](int64_t begin, int64_t end) {
     Scratch scratch;
     ColumnsBackward<S> columns(problem, arrays, tiling, scratch);
-    ColumnTile last;
+    ColumnTile before;
     for (int64_t i = end - 1; i >= begin; --i) {
-      piece(i, [&](const ColumnTile& tile, int64_t chunk, int64_t first_column) {
-        if (!tile.is(std::exchange(last, tile))) {
-          columns.begin_tile(tile);
-          columns.set_constants(tile, sum + first_column, sum_xhat + first_column);
-        }
-        columns.write(tile, tiling.first_row(chunk), tiling.last_row(chunk, tile));
-      });
+      const ColumnTiling::Piece piece = tiling.piece(i);
+      const ColumnTile& tile = piece.tile;
+      if (!tile.is(std::exchange(before, tile))) {
+        const int64_t first_column = tile.first_set * shape.reduce_inner;
+        columns.begin_tile(tile);
+        columns.set_constants(tile, sum + first_column, sum_xhat + first_column);
+      }
+      columns.write(tile, piece.begin, piece.end);
     }
   });
 }
