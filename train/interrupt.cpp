@@ -2,10 +2,12 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <ctime>
+#include <mutex>
 #include <string_view>
 
 namespace norma::train {
@@ -15,7 +17,9 @@ namespace {
 volatile std::sig_atomic_t signal_came = 0;  // its number
 volatile std::sig_atomic_t work_is_saved = 1;
 volatile std::sig_atomic_t is_printed = 1;
+std::mutex guards;  // for the two below, and for the handlers
 int living_guards = 0;
+std::array<struct sigaction, InterruptGuard::kSignals.size()> before_guards{};
 bool is_shared = false;               // a SharedInterrupts lives
 std::atomic<int> settled_signal = 0;  // which its processes have agreed on
 timespec first_signal{};              // read and written by the handler only
@@ -80,26 +84,30 @@ struct sigaction noting() {
 }  // namespace
 
 InterruptGuard::InterruptGuard(AfterSignal after) {
-  if (living_guards++ == 0) {
-    signal_came = 0;
-  }
+  const std::lock_guard lock(guards);
   work_is_saved = after == AfterSignal::saved ? 1 : 0;
+  if (living_guards++ > 0) {
+    return;
+  }
+  signal_came = 0;
   const struct sigaction action = noting();
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], nullptr, &before_[i]);
-    if (kSignals[i] != SIGHUP || before_[i].sa_handler != SIG_IGN) {
+    sigaction(kSignals[i], nullptr, &before_guards[i]);
+    if (kSignals[i] != SIGHUP || before_guards[i].sa_handler != SIG_IGN) {
       sigaction(kSignals[i], &action, nullptr);
     }
   }
 }
 
 InterruptGuard::~InterruptGuard() {
+  const std::lock_guard lock(guards);
+  if (--living_guards > 0) {
+    return;
+  }
   for (size_t i = 0; i < kSignals.size(); ++i) {
-    sigaction(kSignals[i], &before_[i], nullptr);
+    sigaction(kSignals[i], &before_guards[i], nullptr);
   }
-  if (--living_guards == 0) {
-    signal_came = 0;
-  }
+  signal_came = 0;
 }
 
 bool interrupted() {

@@ -12,7 +12,8 @@ enum class AfterSignal { saved, figures_of_part };
 /// and sets a flag. The training loops check the flag once a step, write what they have and return. Ctrl-C after that
 /// ends the program at once, and so does another SIGINT or SIGTERM more than a second later. One that comes sooner
 /// counts as the same signal (timeout(1) signals the process and then its group). A further SIGHUP ends nothing:
-/// closing a terminal sends several. SIGPIPE (the output's reader is gone) only sets the flag.
+/// closing a terminal sends several. SIGPIPE (the output's reader is gone) only sets the flag. Guards of several
+/// threads may end in any order: the last one that ends sets the handlers back.
 class InterruptGuard {
  public:
   explicit InterruptGuard(AfterSignal after = AfterSignal::saved);
@@ -21,9 +22,6 @@ class InterruptGuard {
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-
- private:
-  std::array<struct sigaction, kSignals.size()> before_{};
 };
 
 /// True iff a signal came since the first of the living guards was made. While a SharedInterrupts lives: if all

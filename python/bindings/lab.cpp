@@ -35,18 +35,33 @@ class PrintToPython {
 };
 
 /// Options of a command (--threads, --device, --conv) are set for the whole process. They must not stay for what Python
-/// does next, so this sets them back.
+/// does next, so this sets them back. Where NORMA_DEVICE or NORMA_CONV is wrong there is nothing to go back to; that is
+/// an error of the op that needs it, and of no command whose options say otherwise.
 class SetBack {
  public:
-  SetBack() = default;
-  ~SetBack() { set_num_threads(threads_); }
+  SetBack() {
+    try_to([&] { device_.emplace(default_device()); });
+    try_to([&] { convolutions_.emplace(conv2d_implementation(kCpu), kCpu); });
+  }
+  ~SetBack() {
+    try_to([&] { set_num_threads(threads_); });  // OMP_NUM_THREADS may be more than may be set
+  }
   SetBack(const SetBack&) = delete;
   SetBack& operator=(const SetBack&) = delete;
 
  private:
+  template <class F>
+  static void try_to(F f) {
+    try {
+      f();
+    } catch (const Error&) {
+      return;
+    }
+  }
+
   int threads_ = num_threads();
-  DefaultDeviceGuard device_{default_device()};
-  Conv2dImplementationGuard convolutions_{conv2d_implementation(kCpu), kCpu};
+  std::optional<DefaultDeviceGuard> device_;
+  std::optional<Conv2dImplementationGuard> convolutions_;
 };
 
 int run_command(const std::vector<std::string>& words) {
@@ -94,7 +109,7 @@ void add_lab(nb::module_& m) {
           signal = train::interrupting_signal();
         }
         if (signal != 0) {
-          // To Python's handler, which may be none. A report of some of the checks would say nothing.
+          // Python's handler gets the signal; without one, the system's acts. A report of a part would say nothing.
           std::raise(signal);
           if (PyErr_CheckSignals() == 0) {
             PyErr_SetNone(PyExc_KeyboardInterrupt);

@@ -138,6 +138,17 @@ def test_options_of_a_command_hold_for_it_alone() -> None:
     with pytest.raises(norma.Error):
         norma.run("check-norm", norm="bath", threads=other)
     assert norma.num_threads() == before
+    device = norma.default_device()
+    with pytest.raises(norma.Error, match="bath"):
+        norma.run("check-norm", norm="bath", device="cuda-emulated" if device == "cpu" else "cpu")
+    assert norma.default_device() == device
+
+
+@pytest.mark.parametrize("wrong", [{"NORMA_DEVICE": "none"}, {"NORMA_CONV": "none"}, {"OMP_NUM_THREADS": "2000"}])
+def test_a_command_that_needs_no_part_of_the_environment_does_not_look_at_it(wrong: dict[str, str]) -> None:
+    script = "import norma, sys; sys.exit(norma.run('check-norm', norm='dyt', quick=True, device='cpu', threads=1))"
+    ended = subprocess.run([sys.executable, "-c", script], env=os.environ | wrong, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is full")

@@ -9,8 +9,10 @@
 #include <chrono>
 #include <csignal>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 using norma::train::interrupted;
 using norma::train::InterruptGuard;
@@ -51,6 +53,20 @@ TEST_CASE("interrupt: the guard puts the earlier action back") {
   struct sigaction before {};
   sigaction(SIGINT, nullptr, &before);
   { const InterruptGuard guard; }
+  struct sigaction after {};
+  sigaction(SIGINT, nullptr, &after);
+  CHECK((before.sa_handler == after.sa_handler));
+}
+
+TEST_CASE("interrupt: guards that end in another order than they began put the earlier action back, too") {
+  struct sigaction before {};
+  sigaction(SIGINT, nullptr, &before);
+  std::optional<InterruptGuard> first(std::in_place);
+  std::optional<InterruptGuard> second(std::in_place);
+  first.reset();
+  std::raise(SIGINT);
+  CHECK(interrupted());
+  second.reset();
   struct sigaction after {};
   sigaction(SIGINT, nullptr, &after);
   CHECK((before.sa_handler == after.sa_handler));
