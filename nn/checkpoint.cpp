@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
@@ -92,10 +93,10 @@ class Surroundings {
   /// Throws Error in the name of `op` if the module holds others than it did.
   void check_modules(const std::string& op, const Module& module) const {
     const Tree now = below(module);
-    const auto [was, is] = std::ranges::mismatch(tree_, now);
-    check(was == tree_.end() && is == now.end(), op,
-          "backward: expected the modules of the forward pass, got another one at '{}'",
-          is == now.end() ? was->first : is->first);
+    if (const auto [was, is] = std::ranges::mismatch(tree_, now); was != tree_.end() || is != now.end()) {
+      fail(op, "backward: expected the modules of the forward pass, got another one at '{}'",
+           is == now.end() ? was->first : is->first);
+    }
   }
 
  private:
@@ -137,12 +138,12 @@ class Restored {
       replace_data(buffers_[i], values[i]);
     }
   }
-  ~Restored() {
-    for (size_t i = 0; i < buffers_.size(); ++i) {
+  ~Restored() {  // backwards: of a tensor that stands in several places, the first has what it was
+    for (size_t i = buffers_.size(); i-- > 0;) {
       replace_data(buffers_[i], now_[i].data);
       buffers_[i].impl().is_view = now_[i].is_view;
     }
-    for (const auto& [x, requires_grad] : leaves_) {
+    for (const auto& [x, requires_grad] : std::views::reverse(leaves_)) {
       x.impl().requires_grad = requires_grad;
     }
     default_generator() = random_;

@@ -2,9 +2,11 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <mutex>
@@ -14,8 +16,8 @@ namespace norma::train {
 
 namespace {
 
-volatile std::sig_atomic_t signal_came = 0;  // its number
-volatile std::sig_atomic_t work_is_saved = 1;
+volatile std::sig_atomic_t signal_came = 0;   // its number
+volatile std::sig_atomic_t after_signal = 0;  // an AfterSignal
 volatile std::sig_atomic_t is_printed = 1;
 std::mutex guards;  // for the two below, and for the handlers
 int living_guards = 0;
@@ -24,20 +26,31 @@ bool is_shared = false;               // a SharedInterrupts lives
 std::atomic<int> settled_signal = 0;  // which its processes have agreed on
 timespec first_signal{};              // read and written by the handler only
 
-std::string_view message_of(int signal) {
-  const bool saved = work_is_saved != 0;
-  switch (signal) {
-    case SIGINT:
-      return saved ? "\nnorma: interrupted: ending soon, with what is done saved; Ctrl-C again ends at once\n"
-                   : "\nnorma: interrupted: ending soon, with the figures of a part; Ctrl-C again ends at once\n";
-    case SIGTERM:
-      return saved ? "\nnorma: SIGTERM came: ending soon, with what is done saved\n"
-                   : "\nnorma: SIGTERM came: ending soon, with the figures of a part\n";
-    case SIGHUP:
-      return saved ? "\nnorma: SIGHUP came: ending soon, with what is done saved\n"
-                   : "\nnorma: SIGHUP came: ending soon, with the figures of a part\n";
-    default: return "";
+// Puts the message together, as a signal handler may: without asking for memory.
+struct Message {
+  std::array<char, 128> text{};
+  size_t size = 0;
+
+  void add(std::string_view part) {
+    part = part.substr(0, text.size() - size);
+    std::ranges::copy(part, text.begin() + static_cast<ptrdiff_t>(size));
+    size += part.size();
   }
+};
+
+Message message_of(int signal) {
+  constexpr std::array<std::string_view, 3> kEnds = {"with what is done saved", "with the figures of a part",
+                                                     "without a result"};
+  Message message;
+  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
+    message.add(signal == SIGINT    ? "\nnorma: interrupted"
+                : signal == SIGTERM ? "\nnorma: SIGTERM came"
+                                    : "\nnorma: SIGHUP came");
+    message.add(": ending soon, ");
+    message.add(kEnds[static_cast<size_t>(after_signal)]);
+    message.add(signal == SIGINT ? "; Ctrl-C again ends at once\n" : "\n");
+  }
+  return message;
 }
 
 // Calls only functions that POSIX allows in a signal handler.
@@ -49,10 +62,10 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
   if (signal_came == 0) {
     signal_came = signal;
     first_signal = now;
-    const std::string_view message = message_of(signal);
+    const Message message = message_of(signal);
     // A failure is ignored: nothing can be done about it.
     if (is_printed != 0) {
-      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.text.data(), message.size);
     }
     errno = error;
     return;
@@ -85,7 +98,7 @@ struct sigaction noting() {
 
 InterruptGuard::InterruptGuard(AfterSignal after) {
   const std::lock_guard lock(guards);
-  work_is_saved = after == AfterSignal::saved ? 1 : 0;
+  after_signal = static_cast<std::sig_atomic_t>(after);
   if (living_guards++ > 0) {
     return;
   }

@@ -6,7 +6,7 @@
 namespace norma::train {
 
 /// The work that is kept after a signal, for the line that acknowledges it.
-enum class AfterSignal { saved, figures_of_part };
+enum class AfterSignal { saved, figures_of_part, no_result };
 
 /// While one lives, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (unless ignored, as under nohup) prints a line at once
 /// and sets a flag. The training loops check the flag once a step, write what they have and return. Ctrl-C after that

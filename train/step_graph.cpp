@@ -14,9 +14,6 @@ namespace norma::train {
 
 namespace {
 
-/// Ordinary steps before the recording: the first makes the optimizer's averages, and both warm libraries up.
-constexpr int64_t kWarmUp = 2;
-
 bool lie_alike(const Tensor& a, const Tensor& b) {
   return a.defined() == b.defined() &&
          (!a.defined() || (a.sizes() == b.sizes() && a.strides() == b.strides() && a.dtype() == b.dtype()));
@@ -45,16 +42,22 @@ GraphMode graph_mode_from_string(const std::string& name) {
   return static_cast<GraphMode>(found - names.begin());
 }
 
-std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* observer) {
-  const Device device = run.model->device();
+std::string StepGraph::obstacle(Device device, const nn::Optimizer* optimizer, const Recipe& recipe, bool alone) {
   if (make_device_graph(device) == nullptr) {
     return fmt::format("{} has no graphs", to_string(device));
   }
-  if (!run.processes.alone()) {
+  if (!alone) {
     return "gradients travel between processes";
   }
-  if (!run.optimizer->can_be_recorded()) {
-    return fmt::format("the numbers of {} go to its kernels by value", run.recipe.opt);
+  return optimizer != nullptr && !optimizer->can_be_recorded()
+             ? fmt::format("the numbers of {} go to its kernels by value", recipe.opt)
+             : "";
+}
+
+std::string StepGraph::obstacle(const TrainingState& run, const StepObserver* observer) {
+  if (std::string found = obstacle(run.model->device(), run.optimizer.get(), run.recipe, run.processes.alone());
+      !found.empty()) {
+    return found;
   }
   if (run.ema && run.recipe.model_ema_decay == 0) {
     return "averages with a decay of 0 are made anew in each step";

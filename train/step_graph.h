@@ -35,6 +35,12 @@ GraphMode graph_mode_from_string(const std::string& name);
 /// step and with release(), and is recorded anew behind them.
 class StepGraph {
  public:
+  /// Ordinary steps before a recording: the first makes the optimizer's averages, and both warm libraries up.
+  static constexpr int64_t kWarmUp = 2;
+
+  /// The reason why no step on `device` can be recorded; "" if some can. `optimizer`: null for inference. `alone`: no
+  /// other process has a part of the batch.
+  static std::string obstacle(Device device, const nn::Optimizer* optimizer, const Recipe& recipe, bool alone);
   /// The reason why steps of a run cannot be recorded; "" if they can.
   static std::string obstacle(const TrainingState& run, const StepObserver* observer);
 

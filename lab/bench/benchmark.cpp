@@ -2,39 +2,24 @@
 
 #include "core/allocator.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
 #include "models/registry.h"
-#include "nn/norm/factory.h"
 #include "train/environment.h"
 #include "train/interrupt.h"
-#include "train/ranges.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <fnmatch.h>
 #include <malloc.h>
 
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <new>
-#include <set>
 #include <utility>
 
 namespace norma::lab::bench {
 
 namespace {
-
-void check_known(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
-  check(std::find(known.begin(), known.end(), name) != known.end(), "bench", "{}", unknown_name(what, name, known));
-}
-
-bool is_pattern(const std::string& text) {
-  return text == "all" || text.find_first_of("*?[") != std::string::npos;
-}
 
 /// One mode of one row while it is measured.
 class Session {
@@ -49,7 +34,7 @@ class Session {
                      .mode = mode,
                      .fold = options.fold,
                      .group = options.group,
-                     .cuda_graph = options.detail ? train::GraphMode::off : options.cuda_graph};
+                     .cuda_graph = options.detail || options.alternate ? train::GraphMode::off : options.cuda_graph};
     step.recipe.model = row.model;
     step.recipe.norm = row.norm;
     step.recipe.channels_last = row.channels_last;
@@ -66,19 +51,12 @@ class Session {
   }
 
   void warm() {
-    step_->run();
-    if (!std::exchange(warmed_, true)) {
-      if (const int64_t size = step_->graph_size(); size > 0) {
-        log("cuda-graph: a step is one graph of {} kernels and copies", size);
-      } else if (!step_->graph_obstacle().empty()) {
-        log("cuda-graph: off: {}", step_->graph_obstacle());
-      }
-    }
+    run();
     share_signals();
   }
 
   void time() {
-    const StepParts parts = step_->run();
+    const StepParts parts = run();
     seconds_.push_back(parts.total());
     forward_.push_back(parts.forward);
     backward_.push_back(parts.backward);
@@ -98,6 +76,7 @@ class Session {
   /// Finds the network's cost in arithmetic and the parts of its time; not timed.
   void explain(ProductFloor& floor) {
     if (mode_ == Mode::infer) {
+      step_->release_graph();  // whose memory an ordinary step cannot use
       const OpProfile profile;
       step_->run_parts();
       count_work(profile.records());
@@ -129,6 +108,18 @@ class Session {
   Measured& measured() { return measured_; }
 
  private:
+  StepParts run() {
+    const StepParts parts = step_->run();
+    if (!std::exchange(has_run_, true)) {
+      if (const int64_t size = step_->graph_size(); size > 0) {
+        log("cuda-graph: a step is one graph of {} kernels and copies", size);
+      } else if (!step_->graph_obstacle().empty()) {
+        log("cuda-graph: off: {}", step_->graph_obstacle());
+      }
+    }
+    return parts;
+  }
+
   [[nodiscard]] std::string model() const { return train::model_label(row_.model, options_.recipe); }
   [[nodiscard]] std::string norm() const { return train::norm_label(row_.norm, options_.recipe); }
 
@@ -182,7 +173,7 @@ class Session {
   Mode mode_;
   int64_t batch_size_;
   std::unique_ptr<Step> step_;
-  bool warmed_ = false;
+  bool has_run_ = false;
   Measured measured_;
   std::vector<double> seconds_, forward_, backward_, optimizer_, exposed_, messages_;
 };
@@ -404,95 +395,6 @@ class Runner {
 };
 
 }  // namespace
-
-std::vector<std::string> expand_models(const std::vector<std::string>& patterns) {
-  const std::vector<std::string> known = models::model_names();
-  std::vector<std::string> models;
-  std::set<std::string> seen;
-  const auto add = [&](const std::string& name) {
-    if (seen.insert(name).second) {
-      models.push_back(name);
-    }
-  };
-  for (const std::string& pattern : patterns) {
-    if (!is_pattern(pattern)) {
-      check_known("model", pattern, known);
-      add(pattern);
-      continue;
-    }
-    const size_t before = seen.size();
-    bool any = false;
-    for (const std::string& name : known) {
-      if (pattern == "all" || fnmatch(pattern.c_str(), name.c_str(), 0) == 0) {
-        any = true;
-        add(name);
-      }
-    }
-    check(any || seen.size() > before, "bench", "model: expected a pattern that matches a model, got '{}'", pattern);
-  }
-  return models;
-}
-
-int64_t smaller_batch(int64_t batch_size) {
-  if (batch_size <= 1) {
-    return 0;
-  }
-  const auto base = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch_size - 1)));
-  const int64_t step = std::max<int64_t>(base / 2, 1);
-  return base + (batch_size - base - 1) / step * step;
-}
-
-namespace {
-
-/// For several processes.
-void check_processes(const BenchOptions& options) {
-  constexpr auto op = "bench";
-  check(expand_models(options.models).size() == 1 && options.norms.size() == 1 && !options.both_formats, op,
-        "procs: expected one model with one norm in one format beside it");
-  check(options.modes == std::vector{Mode::train}, op,
-        "procs: expected --bench train beside it, since processes that infer tell each other nothing");
-  check(!options.retry && !options.detail && !options.alternate, op,
-        "procs: expected none of --retry, --detail and --alternate beside it");
-  std::set<int64_t> counts;
-  for (const int64_t count : options.procs) {
-    check(counts.insert(count).second, op, "procs: expected each number once, got {} twice", count);
-    check(count <= options.recipe.batch_size, op,
-          "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
-          options.recipe.batch_size, count);
-  }
-}
-
-}  // namespace
-
-void check_options(const BenchOptions& options) {
-  constexpr auto op = "bench";
-  expand_models(options.models);
-  check(!options.models.empty(), op, "model: expected at least one");
-  check(!options.norms.empty(), op, "norm: expected at least one");
-  check(!options.modes.empty(), op, "bench: expected train, infer or both");
-  for (const std::string& norm : options.norms) {
-    if (!norm.empty()) {
-      nn::parse_norm(norm);
-    }
-  }
-  std::set<std::string> norms;
-  for (const std::string& norm : options.norms) {
-    check(norms.insert(norm).second, op, "norm: expected each once, got {} twice", norm.empty() ? "''" : norm);
-  }
-  check_range(op, "num-classes", options.num_classes, train::ranges::kClasses);
-  check_range(op, "num-warm-iter", options.warm_steps, train::ranges::kStepsOrNone);
-  check_range(op, "num-bench-iter", options.steps, train::ranges::kSteps);
-  check(!options.fold || std::find(options.modes.begin(), options.modes.end(), Mode::infer) != options.modes.end(), op,
-        "fold: expected --bench infer or both, since training needs the norms");
-  check(!(options.alternate && options.retry), op,
-        "alternate: expected no --retry beside it, since rows that take turns have one batch size");
-  check(!(options.detail && options.cuda_graph == train::GraphMode::on), op,
-        "detail: expected no --cuda-graph on beside it, since nobody can look into a graph");
-  train::check_recipe(options.recipe);
-  if (!options.procs.empty()) {
-    check_processes(options);
-  }
-}
 
 Benchmark run_benchmark(const BenchOptions& options) {
   check_options(options);

@@ -92,7 +92,6 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
   const Tf32Guard tf32(step.precision().tf32);  // for the products alone, too
   Copy copy(bytes_beyond_caches(floor.device()), floor.device());
   copy.run();
-  const DeviceCache cache(floor.device());
   std::vector<std::vector<OpRecord>> records;
   std::vector<StepParts> parts;
   std::vector<double> totals;
@@ -117,7 +116,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
     }
     floor_totals.push_back(total);
     for (int i = 0; i < 3; ++i) {
-      cache.clear();
+      floor.cache().clear();
       copies.push_back(copy.run());
     }
   }

@@ -177,12 +177,22 @@ const FloorCandidate& ProductFloor::best(const ProductCall& call) {
     candidates = onednn_candidates(call);
   }
   candidates.push_back(std::visit([this](const auto& plain) { return own_candidate(plain, device_); }, call));
+  if (candidates.size() == 1) {
+    return best_.emplace(call, std::move(candidates.front())).first->second;
+  }
   std::vector<double> seconds;
   for (const FloorCandidate& candidate : candidates) {
     seconds.push_back(least_seconds(candidate, memory_for(candidate)));
   }
   const auto least = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
   return best_.emplace(call, std::move(candidates[static_cast<size_t>(least)])).first->second;
+}
+
+const DeviceCache& ProductFloor::cache() {
+  if (!cache_) {
+    cache_.emplace(device_);
+  }
+  return *cache_;
 }
 
 FloorMemory ProductFloor::memory_for(const FloorCandidate& candidate) {
@@ -198,11 +208,8 @@ FloorMemory ProductFloor::memory_for(const FloorCandidate& candidate) {
 
 double ProductFloor::seconds_of(const FloorCandidate& candidate, const FloorMemory& memory) {
   const auto access = device_functions.at(kOp, device_);  // to cuda-emulated's memory, for oneDNN
-  if (!cache_) {
-    cache_.emplace(device_);
-  }
   if (!in_host_memory(device_)) {
-    cache_->clear();  // the host gets ahead meanwhile
+    cache().clear();  // the host gets ahead meanwhile
     candidate.run(memory);
   }
   Event start(device_);

@@ -74,6 +74,8 @@ class ProductFloor {
   std::vector<double> run(const std::vector<ProductCall>& calls);
 
   [[nodiscard]] Device device() const { return device_; }
+  /// The device's cache, for what else is timed beside the calls.
+  const DeviceCache& cache();
   /// The fastest way to compute a call that run() has seen.
   [[nodiscard]] const std::string& way(const ProductCall& call) const { return best_.at(call).name; }
 
@@ -84,7 +86,7 @@ class ProductFloor {
   double least_seconds(const FloorCandidate& candidate, const FloorMemory& memory);
 
   Device device_;
-  std::optional<DeviceCache> cache_;  // made for the first call
+  std::optional<DeviceCache> cache_;  // made for the first use
   std::map<ProductCall, FloorCandidate> best_;
   Tensor a_, b_, c_;
 };

@@ -3,7 +3,6 @@
 #include "core/copy.h"
 #include "core/event.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 #include "core/share.h"
 #include "core/tape.h"
 #include "nn/norm/convert.h"
@@ -52,24 +51,15 @@ Step::Step(const StepOptions& options) : options_(options), precision_(train::pr
     train::convert_model(*model_, precision_);
   }
   if (options_.cuda_graph != train::GraphMode::off) {
-    const std::string obstacle = find_graph_obstacle();
+    const std::string obstacle =
+        train::StepGraph::obstacle(default_device(), optimizer_.get(), recipe, options_.group == nullptr);
     wants_graph_ = obstacle.empty();
     check(wants_graph_ || options_.cuda_graph != train::GraphMode::on, "bench",
           "cuda-graph: expected steps that become a graph, but {}", obstacle);
+    if (make_device_graph(default_device()) != nullptr) {
+      graph_obstacle_ = obstacle;
+    }
   }
-}
-
-std::string Step::find_graph_obstacle() const {
-  if (make_device_graph(default_device()) == nullptr) {
-    return fmt::format("{} has no graphs", norma::to_string(default_device()));
-  }
-  if (reducer_) {
-    return "gradients travel between processes";
-  }
-  if (optimizer_ && !optimizer_->can_be_recorded()) {
-    return fmt::format("the numbers of {} go to its kernels by value", options_.recipe.opt);
-  }
-  return "";
 }
 
 Tensor Step::logits() {
@@ -91,8 +81,7 @@ void Step::forward() {
 
 StepParts Step::run() {
   if (wants_graph_ && graph_ == nullptr) {
-    constexpr int kWarmUp = 2;  // the first makes the optimizer's averages, and both warm libraries up
-    for (int i = 0; i < kWarmUp; ++i) {
+    for (int64_t i = 0; i < train::StepGraph::kWarmUp; ++i) {
       run_parts();
     }
     make_graph();
@@ -120,6 +109,7 @@ void Step::make_graph() {
     });
     guard_ = finite;
     graph_ = std::move(graph);
+    graph_size_ = graph_->size();
   } catch (const Error& error) {  // work that asks the host, or too little memory for a graph
     if (options_.cuda_graph == train::GraphMode::on) {
       throw;
@@ -127,6 +117,12 @@ void Step::make_graph() {
     wants_graph_ = false;
     graph_obstacle_ = error.what();
   }
+}
+
+void Step::release_graph() {
+  wants_graph_ = false;
+  graph_ = nullptr;
+  guard_ = {};
 }
 
 StepParts Step::launch() {

@@ -54,9 +54,12 @@ class Step {
   /// An ordinary step, into which an OpProfile can look.
   StepParts run_parts();
 
-  /// The kernels and copies of the graph; 0 without one.
-  [[nodiscard]] int64_t graph_size() const { return graph_ ? graph_->size() : 0; }
-  /// Why steps are ordinary ones although a graph was wanted where it can be; "" otherwise.
+  /// Gives the graph's memory back. Steps are ordinary ones from now on.
+  void release_graph();
+  /// The kernels and copies of the graph that steps are, or were; 0 without one.
+  [[nodiscard]] int64_t graph_size() const { return graph_size_; }
+  /// Why steps are ordinary ones although a graph was wanted where it can be; "" otherwise, and before the first run
+  /// where only a recording can tell.
   [[nodiscard]] const std::string& graph_obstacle() const { return graph_obstacle_; }
   [[nodiscard]] const nn::Module& model() const { return *model_; }
   [[nodiscard]] const train::Precision& precision() const { return precision_; }
@@ -67,7 +70,6 @@ class Step {
   Tensor logits();
   Tensor loss();
   void forward();
-  [[nodiscard]] std::string find_graph_obstacle() const;
   void make_graph();
   StepParts launch();
 
@@ -82,6 +84,7 @@ class Step {
   int64_t folded_ = 0;
   bool wants_graph_ = false;
   std::unique_ptr<DeviceGraph> graph_;
+  int64_t graph_size_ = 0;
   Tensor guard_;  // two finite numbers, for Optimizer::record_step()
   std::string graph_obstacle_;
 };

@@ -66,7 +66,7 @@ struct StepTime {
   double forward = 0;   ///< with the loss
   double backward = 0;
   double optimizer = 0;
-  /// None in files of before that come from a GPU.
+  /// Files that earlier versions wrote on a GPU have none.
   std::optional<PassTime> forward_split = {};
   std::optional<PassTime> backward_split = {};
 

@@ -104,7 +104,7 @@ void add_lab(nb::module_& m) {
         int signal = 0;
         {
           const nb::gil_scoped_release released;
-          const train::InterruptGuard guard(train::AfterSignal::figures_of_part);
+          const train::InterruptGuard guard(train::AfterSignal::no_result);
           report = lab::check_norm(norm, {.quick = quick, .like = like});
           signal = train::interrupting_signal();
         }

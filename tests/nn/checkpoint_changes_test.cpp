@@ -10,6 +10,7 @@
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/copy.h"
 #include "support.h"
 
 #include <doctest/doctest.h>
@@ -124,6 +125,32 @@ TEST_CASE("checkpoint: flags have their present values after backward") {
     CHECK_FALSE(parameter.requires_grad());
   }
   CHECK(module->children()[1].second->has_frozen_statistics());
+}
+
+TEST_CASE("checkpoint: a module that stands in the block twice keeps its flags and its statistics") {
+  manual_seed(3);
+  const auto norm = std::make_shared<nn::BatchNorm2d>(3);
+  const auto module = std::make_shared<nn::Sequential>();
+  module->push_back(norm);
+  module->push_back(norm);
+  const Tensor y = nn::checkpoint(module, input());
+  const Tensors statistics = {clone(norm->running_mean()), clone(norm->running_var())};
+  set_trained(*norm, false);
+  sum(mul(y, y)).backward();
+  CHECK(max_difference(norm->running_mean(), statistics[0]) == 0);
+  CHECK(max_difference(norm->running_var(), statistics[1]) == 0);
+  for (const Tensor& parameter : norm->parameters()) {
+    CHECK_FALSE(parameter.requires_grad());
+    CHECK(parameter.grad().defined());
+  }
+}
+
+TEST_CASE("checkpoint: a module without modules below it is a block, too") {
+  manual_seed(3);
+  const auto norm = std::make_shared<nn::BatchNorm2d>(3);
+  const Tensor y = nn::checkpoint(norm, input());
+  sum(mul(y, y)).backward();
+  CHECK(norm->parameters()[0].grad().defined());
 }
 
 TEST_CASE("checkpoint: a module that was replaced or added before backward is an error") {

@@ -127,7 +127,7 @@ def test_ctrl_c_ends_check_norm_before_the_next_check() -> None:
         "    sys.exit(77 if calls < of_all / 4 else f'{calls} of {of_all} calls')\n")
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240)
     assert ended.returncode == 77, ended.stderr
-    assert "interrupted: ending soon, with the figures of a part" in ended.stderr
+    assert "interrupted: ending soon, without a result" in ended.stderr
 
 
 def test_options_of_a_command_hold_for_it_alone() -> None:
@@ -142,6 +142,28 @@ def test_options_of_a_command_hold_for_it_alone() -> None:
     with pytest.raises(norma.Error, match="bath"):
         norma.run("check-norm", norm="bath", device="cuda-emulated" if device == "cpu" else "cpu")
     assert norma.default_device() == device
+
+
+def test_exact_convolutions_of_a_command_are_not_those_of_what_follows() -> None:
+    script = (
+        "import norma\n"
+        "norma.manual_seed(3)\n"
+        "x = norma.randn([4, 64, 28, 28])\n"
+        "weight = norma.randn([64, 64, 3, 3])\n"
+        "def first():\n"
+        "    return norma.conv2d(x, weight, padding=1).flatten().tolist()[:64]\n"
+        "before = first()\n"
+        "assert norma.run('bench', model='resnet18', img_size=32, batch_size=1, bench='infer', num_warm_iter=0,\n"
+        "                 num_bench_iter=1, conv='exact', quiet=True) == 0\n"
+        "assert first() == before\n"
+        "print(before)\n")
+    printed = []
+    for way in ("fast", "exact"):
+        ended = subprocess.run([sys.executable, "-c", script], env=os.environ | {"NORMA_CONV": way},
+                               capture_output=True, text=True)
+        assert ended.returncode == 0, ended.stderr
+        printed.append(ended.stdout.splitlines()[-1])
+    assert printed[0] != printed[1]
 
 
 @pytest.mark.parametrize("wrong", [{"NORMA_DEVICE": "none"}, {"NORMA_CONV": "none"}, {"OMP_NUM_THREADS": "2000"}])
