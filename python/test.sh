@@ -11,8 +11,15 @@ cd "$root"
 grep -qs "^Python_EXECUTABLE:.*=$tools/bin/python$" "$build/CMakeCache.txt" &&
   grep -qs '^NORMA_BUILD_PYTHON:BOOL=ON' "$build/CMakeCache.txt" ||
   cmake --preset "$preset" -DNORMA_BUILD_PYTHON=ON -DPython_EXECUTABLE="$tools/bin/python"
-cmake --build "$build" --target _norma _norma_stub -j "$(nproc)"
 export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1
+test=("$tools/bin/python" -m pytest -p no:cacheprovider -q tests/python "$@")
+if grep -qs '^NORMA_SANITIZE:STRING=.*address' "$build/CMakeCache.txt"; then
+  # The runtime of the sanitizer must come before Python's libraries. Python leaves much to the end of its process.
+  cmake --build "$build" --target _norma -j "$(nproc)"
+  LD_PRELOAD="$(c++ -print-file-name=libasan.so):$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
+    exec "${test[@]}"
+fi
+cmake --build "$build" --target _norma _norma_stub -j "$(nproc)"
 MYPYPATH=$build/python "$tools/bin/mypy" --cache-dir "$build/mypy" -p norma
 MYPYPATH=$build/python "$tools/bin/mypy" --cache-dir "$build/mypy" tests/python
-exec "$tools/bin/python" -m pytest -p no:cacheprovider -q tests/python "$@"
+exec "${test[@]}"
