@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Norma beside PyTorch in the same run: whole networks, batch sizes, inference, memory, processes, single norms.
 
-PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers); where that fails, Debian's torch is
-taken. The programs run as processes of their own that take turns step by step, so that all meet the same moments of the
-machine; PyTorch runs in both memory formats, and its better one counts. Prints Markdown tables and writes all figures to
-benchmarks/results/PROCESSOR/peers.json, where parts that this run leaves out stay as they were. figures.py makes the docs
-of them.
+PyTorch 2 with timm comes from PyPI into an environment of its own (build/peers). The programs run as processes of their
+own that take turns step by step, so that all meet the same moments of the machine; PyTorch runs in both memory formats,
+and its better one counts. Prints Markdown tables and writes all figures to benchmarks/results/PROCESSOR/peers.json, where
+parts that this run leaves out stay as they were. figures.py makes the docs of them.
 
     ./run build && python3 benchmarks/peers.py
     python3 benchmarks/peers.py --only norms --norm-rounds 5
@@ -25,7 +24,6 @@ import sys
 import tempfile
 
 import processor
-from training_throughput import PYTHON, install_missing
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -57,9 +55,7 @@ def pytorch():
     made = subprocess.run([sys.executable, "-m", "venv", own]).returncode == 0
     if made and subprocess.run([python, "-m", "pip", "install", "--quiet", "torch", "torchvision", "timm"]).returncode == 0:
         return python
-    print("peers: that failed; taking Debian's torch", file=sys.stderr)
-    install_missing()
-    return pathlib.Path(PYTHON)
+    sys.exit("peers: that failed; name a Python that has them: --python FILE")
 
 
 class Programs:
@@ -284,14 +280,23 @@ def main():
     options.turns = options.turns or own_program(options.isa, "benchmarks/turns")
     check_programs(options)
     programs = Programs(options)
-    report = {}
+    machine = processor.describe(options.isa)
+    folder = options.results / machine["folder"]
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "peers.json"
 
-    def show(lines):
-        print("\n".join(lines), flush=True)
+    def finish(part, rows, table, rounds=options.rounds):
+        """Prints and writes a part, so that what is measured stays if a later part fails."""
+        print("\n".join(table), flush=True)
+        made = {"date": datetime.date.today().isoformat(), "threads": options.threads, "versions": programs.versions}
+        before = json.loads(path.read_text()) if path.exists() else {}
+        after = before | {"processor": machine, part: made | {"rounds": rounds, "rows": rows}}
+        path.write_text(json.dumps(after, indent=1) + "\n")
 
     def networks(part, cases):
-        report[part] = [{"name": name} | network(programs, *arguments, **more) for name, arguments, more in cases]
-        show(network_table(TITLES[part], [(result["name"], result) for result in report[part]]))
+        rows = [{"name": name} | network(programs, *arguments, **more) for name, arguments, more in cases]
+        finish(part, rows, network_table(TITLES[part], [(row["name"], row) for row in rows]))
+        return rows
 
     if "train" in options.only:
         networks("train", [(m, (m, "train", 8), {}) for m in options.model])
@@ -300,10 +305,10 @@ def main():
     if "infer" in options.only:
         networks("infer", [(m, (m, "infer", 8), {"norma_options": ["--fold"] if m == "resnet50" else []}) for m in options.model])
     if "batches" in options.only:
-        networks("batches", [("resnet50", ("resnet50", "train", b), {}) for b in BATCHES])
+        plot_batches(folder, networks("batches", [("resnet50", ("resnet50", "train", b), {}) for b in BATCHES]))
     if "memory" in options.only:
-        report["memory"] = [{"name": m} | network(programs, m, "train", 32, rounds=1) for m in options.model]
-        show(memory_table([(result["name"], result) for result in report["memory"]]))
+        rows = [{"name": m} | network(programs, m, "train", 32, rounds=1) for m in options.model]
+        finish("memory", rows, memory_table([(row["name"], row) for row in rows]), rounds=1)
     if "data_parallel" in options.only:
         if options.threads < 2 or not shutil.which("mpirun"):
             sys.exit("peers: data_parallel needs two threads and mpirun (Debian: openmpi-bin)")
@@ -311,21 +316,9 @@ def main():
             (f"resnet50, {pixels} pixels, {'2 processes' if n == 2 else '1 process'}", ("resnet50", "train", batch),
              {"pixels": pixels, "processes": n}) for pixels, batch in SIZES for n in (1, 2)])
     if "norms" in options.only:
-        report["norms"] = norms(programs)
-        show(norms_table(report["norms"]))
-    made = {"date": datetime.date.today().isoformat(), "threads": options.threads,
-            "versions": programs.versions}
-    rounds = {"memory": 1, "norms": options.norm_rounds}
-    machine = processor.describe(options.isa)
-    folder = options.results / machine["folder"]
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "peers.json"
-    before = json.loads(path.read_text()) if path.exists() else {}
-    parts = {part: made | {"rounds": rounds.get(part, options.rounds), "rows": rows} for part, rows in report.items()}
-    path.write_text(json.dumps(before | {"processor": machine} | parts, indent=1) + "\n")
-    if "batches" in report:
-        plot_batches(folder, report["batches"])
-    print(f"\n{machine['name']}, {options.threads} threads, {programs.versions.get('pytorch', '')}, {made['date']}")
+        rows = norms(programs)
+        finish("norms", rows, norms_table(rows), rounds=options.norm_rounds)
+    print(f"\n{machine['name']}, {options.threads} threads, {programs.versions.get('pytorch', '')}")
     print(f"written: {os.path.relpath(path)}")
 
 
