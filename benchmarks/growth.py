@@ -278,6 +278,7 @@ def measure_axis(axis, options, programs, setting):
             if value > options.threads:
                 break
             those = peers.Programs(argparse.Namespace(**vars(options) | {"threads": value}))
+            those.versions = programs.versions  # what these say of PyTorch
             x, name = value, "1 thread" if value == 1 else f"{value} threads"
         expected = expected_bytes(rows, x)
         if expected > 0.8 * free_bytes():

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -37,7 +38,12 @@ def counts(arguments, steps, train_options):
                    arguments.norm, "--dataset", "shapes", "--img-size", size, "--batch-size", 2, "--images", 2 * steps,
                    "--test-images", 2, "--opt", arguments.opt, "--precision", arguments.precision, "--quiet",
                    "--output", pathlib.Path(folder) / "run", *train_options]
-        subprocess.run([str(word) for word in command], check=True, env=environment, stdout=subprocess.DEVNULL)
+        for needed in (library, command[0]):
+            if not needed.exists():
+                sys.exit(f"launches: {needed} does not exist; build it first: ./run build --preset cuda-release")
+        code = subprocess.run([str(word) for word in command], env=environment, stdout=subprocess.DEVNULL).returncode
+        if code != 0:  # why, norma has said
+            sys.exit(f"launches: norma train ended with exit code {code}")
         kernels = json.loads(result.read_text())["kernels"]
     launches = collections.Counter()
     for kernel in kernels:

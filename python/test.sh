@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # python/test.sh [--preset NAME] [pytest options]: builds the module of the Python package in the tree, and runs its tests
-# and what mypy says of the package, its stubs and the examples. `./run python` calls it.
+# and what mypy says of the package, its stubs and the examples (with the sanitizers: the tests alone). `./run python`
+# calls it.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 preset=cpu-release
@@ -14,7 +15,8 @@ grep -qs "^Python_EXECUTABLE:.*=$tools/bin/python$" "$build/CMakeCache.txt" &&
 export PYTHONPATH=$build/python PYTHONDONTWRITEBYTECODE=1
 test=("$tools/bin/python" -m pytest -p no:cacheprovider -q tests/python "$@")
 if grep -qs '^NORMA_SANITIZE:STRING=.*address' "$build/CMakeCache.txt"; then
-  # The runtime of the sanitizer must come before Python's libraries. Python leaves much to the end of its process.
+  # The runtime of the sanitizer must come before Python's libraries. Python does not free all its memory before it ends,
+  # so nobody looks for leaks.
   cmake --build "$build" --target _norma -j "$(nproc)"
   LD_PRELOAD="$(c++ -print-file-name=libasan.so):$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
     exec "${test[@]}"

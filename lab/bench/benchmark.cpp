@@ -34,7 +34,8 @@ class Session {
                      .mode = mode,
                      .fold = options.fold,
                      .group = options.group,
-                     .cuda_graph = options.detail || options.alternate ? train::GraphMode::off : options.cuda_graph};
+                     .cuda_graph = options.detail || options.alternate || options.group ? train::GraphMode::off
+                                                                                        : options.cuda_graph};
     step.recipe.model = row.model;
     step.recipe.norm = row.norm;
     step.recipe.channels_last = row.channels_last;

@@ -27,8 +27,9 @@ struct BenchOptions {
   bool fold = false;        ///< inference: with folded batch norms
   bool detail = false;      ///< find each op's cost, beside its floor
   bool retry = false;       ///< take a smaller batch if memory does not suffice; else that is an error
-  /// Whether a step is one launch of a CUDA graph, as in `norma train`. With `detail` none is, for nobody can look into
-  /// it; nor with `alternate`, for each row would keep the memory of a graph; nor with several processes.
+  /// Whether a step is one launch of a CUDA graph, as in `norma train`. It is not with `detail`, since nobody can look
+  /// into a graph, nor with `alternate`, since each row would keep the memory of a graph, nor with `group`, so that
+  /// rows of different numbers of processes compare.
   train::GraphMode cuda_graph = train::GraphMode::off;
   bool alternate = false;  ///< the norms of a model take turns step by step, so that a slow moment meets all
   /// The numbers of processes in which one row is measured, in training; none: this process alone.

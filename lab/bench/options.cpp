@@ -32,6 +32,8 @@ void check_processes(const BenchOptions& options) {
         "procs: expected --bench train beside it, since processes that infer tell each other nothing");
   check(!options.retry && !options.detail && !options.alternate, op,
         "procs: expected none of --retry, --detail and --alternate beside it");
+  check(options.cuda_graph != train::GraphMode::on, op,
+        "procs: expected no --cuda-graph on beside it, since gradients travel between processes");
   std::set<int64_t> counts;
   for (const int64_t count : options.procs) {
     check(counts.insert(count).second, op, "procs: expected each number once, got {} twice", count);

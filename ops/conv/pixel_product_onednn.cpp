@@ -2,9 +2,11 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/conv/pixel_product.h"
+#include "ops/libraries/onednn/isa.h"
 #include "ops/matmul/kernels.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace norma::kernels::pixel_product {
 
@@ -29,32 +31,38 @@ void for_each_row(const Conv2dCase& conv, F&& f) {
   });
 }
 
+int64_t pixel_bytes(const Conv2dCase& conv) {
+  return conv.c * static_cast<int64_t>(size_of(conv.dtype));
+}
+
 /// Copies the pixels of x that the convolution reads, one after the other.
-void gather(const Conv2dCase& conv, const float* x, float* met) {
+void gather(const Conv2dCase& conv, const std::byte* x, std::byte* met) {
+  const int64_t bytes = pixel_bytes(conv);
   for_each_row(conv, [&](int64_t row, int64_t x_row) {
     for (int64_t j = 0; j < conv.ow; ++j) {
-      std::copy_n(x + (x_row * conv.w + j * conv.stride_w) * conv.c, conv.c, met + (row * conv.ow + j) * conv.c);
+      std::copy_n(x + (x_row * conv.w + j * conv.stride_w) * bytes, bytes, met + (row * conv.ow + j) * bytes);
     }
   });
 }
 
 /// The reverse of gather(): dx is 0 at all other pixels.
-void scatter(const Conv2dCase& conv, const float* met, float* dx) {
+void scatter(const Conv2dCase& conv, const std::byte* met, std::byte* dx) {
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (conv.w * conv.c));
+  const int64_t bytes = pixel_bytes(conv);
   parallel_for(0, conv.n * conv.h, grain, [&](int64_t begin, int64_t end) {
     for (int64_t x_row = begin; x_row < end; ++x_row) {
       const int64_t i = x_row % conv.h;
-      float* to = dx + x_row * conv.w * conv.c;
+      std::byte* to = dx + x_row * conv.w * bytes;
       if (i % conv.stride_h != 0 || i / conv.stride_h >= conv.oh) {
-        std::fill_n(to, conv.w * conv.c, 0.0F);
+        std::fill_n(to, conv.w * bytes, std::byte{0});
         continue;
       }
-      const float* from = met + (x_row / conv.h * conv.oh + i / conv.stride_h) * conv.ow * conv.c;
-      for (int64_t j = 0; j < conv.w; ++j, to += conv.c) {
+      const std::byte* from = met + (x_row / conv.h * conv.oh + i / conv.stride_h) * conv.ow * bytes;
+      for (int64_t j = 0; j < conv.w; ++j, to += bytes) {
         if (j % conv.stride_w == 0 && j / conv.stride_w < conv.ow) {
-          std::copy_n(from + j / conv.stride_w * conv.c, conv.c, to);
+          std::copy_n(from + j / conv.stride_w * bytes, bytes, to);
         } else {
-          std::fill_n(to, conv.c, 0.0F);
+          std::fill_n(to, bytes, std::byte{0});
         }
       }
     }
@@ -68,22 +76,25 @@ void with_met_pixels(const Conv2dCase& conv, const void* x, F&& f) {
     f(x);
     return;
   }
-  const Buffer<float> met(pixels(conv) * conv.c);
-  gather(conv, static_cast<const float*>(x), met.data());
+  const Buffer<std::byte> met(pixels(conv) * pixel_bytes(conv));
+  gather(conv, static_cast<const std::byte*>(x), met.data());
   f(static_cast<const void*>(met.data()));
 }
 
 }  // namespace
 
 bool serves(const Conv2dCase& conv) {
-  return conv.dtype == DType::float32 && conv.channels_last && conv.groups == 1 && conv.kh == 1 && conv.kw == 1 &&
-         conv.padding_h == 0 && conv.padding_w == 0;
+  const bool faster = conv.dtype == DType::float32 ||
+                      (conv.dtype == DType::bfloat16 && onednn::bfloat16_instructions() == "AVX512_BF16");
+  return faster && conv.channels_last && conv.groups == 1 && conv.kh == 1 && conv.kw == 1 && conv.padding_h == 0 &&
+         conv.padding_w == 0;
 }
 
 // y (pixels, o) = x (pixels, c) weightᵀ
 bool forward_act(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
                  const Epilogue& epilogue, Storage* keep) {
-  const MatmulCase product{.m = pixels(conv),
+  const MatmulCase product{.dtype = conv.dtype,
+                           .m = pixels(conv),
                            .n = conv.o,
                            .k = conv.c,
                            .a_row = conv.c,
@@ -105,7 +116,8 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
 
 // dx = dy weight
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
-  const MatmulCase product{.m = pixels(conv),
+  const MatmulCase product{.dtype = conv.dtype,
+                           .m = pixels(conv),
                            .n = conv.c,
                            .k = conv.o,
                            .a_row = conv.o,
@@ -117,14 +129,15 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
     matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, dx, /* keep= */ nullptr);
     return;
   }
-  const Buffer<float> met(pixels(conv) * conv.c);
+  const Buffer<std::byte> met(pixels(conv) * pixel_bytes(conv));
   matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, met.data(), /* keep= */ nullptr);
-  scatter(conv, met.data(), static_cast<float*>(dx));
+  scatter(conv, met.data(), static_cast<std::byte*>(dx));
 }
 
 // dweight = dyᵀ x
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
-  const MatmulCase product{.m = conv.o,
+  const MatmulCase product{.dtype = conv.dtype,
+                           .m = conv.o,
                            .n = conv.c,
                            .k = pixels(conv),
                            .a_row = 1,

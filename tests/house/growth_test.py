@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
 """Tests of benchmarks/growth.py on made-up figures; no measurement, no Norma."""
+import argparse
+import contextlib
+import io
 import json
 import math
 import pathlib
@@ -7,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -141,6 +145,18 @@ class Pages(unittest.TestCase):
 
 
 class Memory(unittest.TestCase):
+    def test_a_page_of_threads_alone_knows_the_versions(self):
+        def measured(programs, *_):
+            programs.versions["pytorch"] = f"PyTorch by {programs.options.threads}"
+            return {"batch_size": 8, "seconds": {}, "peak_rss": {}}
+
+        options = argparse.Namespace(threads=2, python="none", isa=None)
+        programs = growth.peers.Programs(options)
+        with unittest.mock.patch.object(growth, "measure", measured), contextlib.redirect_stdout(io.StringIO()):
+            rows = growth.measure_axis("threads", options, programs, {"model": "m", "images": 8, "pixels": 32, "rounds": 1})
+        self.assertEqual([row["name"] for row in rows], ["1 thread", "2 threads"])
+        self.assertEqual(programs.versions, {"pytorch": "PyTorch by 2"})
+
     def test_what_the_next_point_will_take(self):
         rows = [row(x, (1, 1, 1), (0.5 + 0.1 * x, 0.5 + 0.05 * x, 1 + 0.2 * x)) for x in (1, 2, 4)]
         self.assertAlmostEqual(growth.expected_bytes(rows, 32) / 1e9, 2 + 0.35 * 32)

@@ -9,6 +9,7 @@
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
+#include "parallel/process_group.h"
 #include "support.h"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,7 @@
 #include <string>
 #include <vector>
 
-// What bench measures where a step is a graph: on a GPU, or on the virtual one.
+// What bench measures where a step is a graph: on the virtual GPU.
 
 using namespace norma;
 using namespace norma::lab::bench;
@@ -126,11 +127,16 @@ TEST_CASE("cuda graph: bench: rows say that they are graphs, and those that must
     CHECK(std::ranges::count_if(lines, [](const std::string& line) {
             return line.starts_with("cuda-graph: a step is one graph of ");
           }) == 4);
+    options.modes = {Mode::train};
     options.alternate = true;
     for (const BenchRow& row : run_benchmark(options).rows) {
       CHECK(row.train->graph_size == 0);
       CHECK(row.train->parts.forward > 0);
     }
+    options.alternate = false;
+    options.norms = {"batch"};
+    options.group = parallel::make_single_group();
+    CHECK(run_benchmark(options).rows[0].train->graph_size == 0);
   }
 }
 
@@ -161,4 +167,10 @@ TEST_CASE("bench: options that no graph can have are refused beside one") {
   options.detail = true;
   CHECK(error_of([&] { check_options(options); }) ==
         "bench: detail: expected no --cuda-graph on beside it, since nobody can look into a graph");
+  options.detail = false;
+  options.norms = {"batch"};
+  options.modes = {Mode::train};
+  options.procs = {1, 2};
+  CHECK(error_of([&] { check_options(options); }) ==
+        "bench: procs: expected no --cuda-graph on beside it, since gradients travel between processes");
 }
