@@ -8,9 +8,9 @@ PyTorch. Prints the table of docs/export.md.
 For each network and norm: weights with noise, exported at opset 18 and 21, where batch norms can be folded also folded,
 at 96x96 and 224x224 pixels, and run with 1, 3 and 8 images. Large networks (LARGE) are sampled: one image, batch,
 layer2d and group at 96x96, and group at 224x224. PyTorch exports with one image at 96x96 and opset 18. An error is the
-largest difference as a share of the largest output. Every row goes to BUILD/all_models/results.jsonl at once, and what
-stands there is not measured again. Needs torch, torchvision, timm, onnx, onnxscript and onnxruntime in
-the Python of --python, else build/peers, where they are installed from PyPI. Takes hours.
+largest difference as a share of the largest output. Every row goes to benchmarks/results/all_models.jsonl at once, and
+what stands there is not measured again, on any machine: commit it. Needs torch, torchvision, timm, onnx, onnxscript and
+onnxruntime in the Python of --python, else build/peers, where they are installed from PyPI. Takes hours.
 """
 
 import argparse
@@ -54,7 +54,7 @@ class Bench:
         self.tests = build / "tests/test_export"
         self.folder = build / "all_models"
         self.folder.mkdir(exist_ok=True)
-        self.results = self.folder / "results.jsonl"
+        self.results = ROOT / "benchmarks/results/all_models.jsonl"
 
     def done(self):
         if not self.results.exists():
