@@ -44,7 +44,7 @@ def overview(results):
     for (name, batch, what), cells in rows.items():
         lines.append(f"| {name} | {batch} | {what} | " + " | ".join(cells.get(c, "") for c in range(len(results))) + " |")
     links = [f"[{r['processor']['name']}](peers/{r['processor']['folder']}.md)" for r in results]
-    return lines + ["", "All figures of each processor, single norms too: " + "; ".join(links) + "."]
+    return lines + ["", "All figures of each processor, single norms too where they were measured: " + "; ".join(links) + "."]
 
 
 def page(result):

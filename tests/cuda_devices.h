@@ -2,6 +2,7 @@
 
 #include "core/device.h"
 #include "core/device_functions.h"
+#include "core/device_graph.h"
 #include "error_text.h"
 
 #include <algorithm>
@@ -30,6 +31,19 @@ inline std::vector<Device> cuda_devices() {
     return {};
   }
   return {cuda};
+}
+
+/// Those of cuda_devices() that have graphs. Where a GPU has none, a line says so.
+inline std::vector<Device> devices_with_graphs() {
+  std::vector<Device> devices;
+  for (const Device device : cuda_devices()) {
+    if (make_device_graph(device) != nullptr) {
+      devices.push_back(device);
+    } else if (device.type == DeviceType::cuda) {
+      std::printf("skipped: graphs need the caching allocator (NORMA_CUDA_CACHING=1)\n");
+    }
+  }
+  return devices;
 }
 
 /// Whether `device` is the virtual GPU (docs/cuda.md), where tests take small networks.

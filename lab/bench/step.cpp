@@ -51,8 +51,8 @@ Step::Step(const StepOptions& options) : options_(options), precision_(train::pr
     train::convert_model(*model_, precision_);
   }
   if (options_.cuda_graph != train::GraphMode::off) {
-    const bool alone = options_.group == nullptr || options_.group->size() == 1;
-    const std::string obstacle = train::StepGraph::obstacle(default_device(), optimizer_.get(), recipe, alone);
+    const std::string obstacle =
+        train::StepGraph::obstacle(default_device(), optimizer_.get(), recipe, /* alone= */ reducer_ == nullptr);
     wants_graph_ = obstacle.empty();
     check(wants_graph_ || options_.cuda_graph != train::GraphMode::on, "bench",
           "cuda-graph: expected steps that become a graph, but {}", obstacle);

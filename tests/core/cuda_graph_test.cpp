@@ -9,30 +9,17 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdio>
 #include <vector>
 
 // Work that is recorded once and launched many times: on a GPU, or on the virtual one.
 
 using namespace norma;
+using test::devices_with_graphs;
 using test::error_of;
 
 namespace {
 
 using Numbers = std::vector<double>;
-
-/// The devices that have graphs. Where a GPU has none, a line says so.
-std::vector<Device> devices_with_graphs() {
-  std::vector<Device> devices;
-  for (const Device device : test::cuda_devices()) {
-    if (make_device_graph(device) != nullptr) {
-      devices.push_back(device);
-    } else if (device.type == DeviceType::cuda) {
-      std::printf("skipped: graphs need the caching allocator (NORMA_CUDA_CACHING=1)\n");
-    }
-  }
-  return devices;
-}
 
 Tensor on_host(const Numbers& values) {
   return from_vector(values, {static_cast<int64_t>(values.size())}, {.dtype = DType::float64, .device = kCpu});

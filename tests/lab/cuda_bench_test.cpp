@@ -23,6 +23,7 @@
 
 using namespace norma;
 using namespace norma::lab::bench;
+using test::devices_with_graphs;
 using test::error_of;
 using test::max_difference;
 
@@ -57,12 +58,6 @@ BenchOptions small_bench(train::GraphMode mode) {
           .warm_steps = 0,
           .steps = 2,
           .cuda_graph = mode};
-}
-
-std::vector<Device> devices_with_graphs() {
-  std::vector<Device> devices = test::cuda_devices();
-  std::erase(devices, kCudaEmulated);
-  return devices;
 }
 
 }  // namespace

@@ -25,6 +25,7 @@
 
 using namespace norma;
 using namespace norma::train;
+using test::devices_with_graphs;
 using test::error_of;
 
 // The plug-in examples/my_norm/taper.cpp, which is compiled into this program, too.
@@ -150,13 +151,6 @@ void check_same(const Recipe& recipe) {
   CHECK(differences_of(found.checkpoint.optimizer, expected.checkpoint.optimizer) == "");
   CHECK(differences_of(found.checkpoint.ema, expected.checkpoint.ema) == "");
   CHECK(found.checkpoint.generator_offset == expected.checkpoint.generator_offset);
-}
-
-/// The devices that have graphs.
-std::vector<Device> devices_with_graphs() {
-  std::vector<Device> devices = test::cuda_devices();
-  std::erase(devices, kCudaEmulated);
-  return devices;
 }
 
 }  // namespace
