@@ -11,7 +11,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -81,14 +80,17 @@ void make_output_folder(std::string_view op, const std::filesystem::path& folder
   if (error) {
     cannot_write(op, folder, error.value());
   }
-  // The probe gets a random name: a name that others can foresee may be a link to one of the user's files.
-  std::string probe = (folder / ".norma-write-test-XXXXXX").string();
-  const int descriptor = ::mkostemp(probe.data(), O_CLOEXEC);
-  if (descriptor < 0) {
-    cannot_write(op, folder, errno);
+  // A file without a name: a process that is killed here leaves nothing, and no link of the user is followed.
+  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (descriptor >= 0) {
+    ::close(descriptor);
+    return;
   }
-  ::close(descriptor);
-  ::unlink(probe.c_str());
+  const int reason = errno;
+  const bool unknown = reason == EOPNOTSUPP || reason == EISDIR;  // to the file system, or to the system
+  if (!unknown || ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    cannot_write(op, folder, unknown ? errno : reason);
+  }
 }
 
 void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names) {

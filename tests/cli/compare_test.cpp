@@ -26,12 +26,13 @@ nlohmann::json results(const std::filesystem::path& folder) {
   return test::parse_json(read_file(folder / "results.json"));
 }
 
-std::set<std::string> files_in(const std::filesystem::path& folder) {
+/// The names of the files in `folder`, one a line.
+std::string files_in(const std::filesystem::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     names.insert(entry.path().filename().string());
   }
-  return names;
+  return fmt::format("{}", fmt::join(names, "\n"));
 }
 
 }  // namespace
