@@ -34,7 +34,7 @@ class Allocator {
   virtual ~Allocator() = default;
 
   /// Returns at least `bytes` of uninitialised memory, aligned to kAlignment; nullptr for 0 bytes. If memory is short,
-  /// it gives its cached blocks back to the system first, and then throws OutOfMemory.
+  /// it gives its cached blocks back to the system and tries once more. Throws OutOfMemory if that fails, too.
   virtual void* allocate(size_t bytes) = 0;
   virtual void deallocate(void* pointer) = 0;
   /// Gives every cached block back to the system.

@@ -25,9 +25,9 @@ class NotFinite : public Error {
   std::optional<uint64_t> node_;
 };
 
-/// Throws NotFinite "op: forward gave NaN …" if a floating output has one.
+/// Throws NotFinite "op: forward gave NaN …" if a floating output holds NaN or Inf.
 void check_forward_is_finite(std::string_view op, const Tensors& outputs);
-/// Throws NotFinite "op: backward gave NaN …" if a gradient has one. `node`: that op.
+/// Throws NotFinite "op: backward gave NaN …" if a gradient holds NaN or Inf. `node` is the number of the op.
 void check_backward_is_finite(std::string_view op, const Tensors& gradients, uint64_t node);
 
 }  // namespace norma

@@ -54,8 +54,9 @@ class CastPolicy {
   std::vector<CastRule> rules_;  // in the order of ops()
 };
 
-/// Keeps the converted parameters of an Autocast. One that outlives it serves the next, too: what has changed since is
-/// converted together, in one launch on a GPU. For one thread at a time.
+/// Keeps the converted parameters of an Autocast. A cache that outlives its Autocast serves the next one, too. When
+/// get() finds a changed parameter, all parameters that have changed are converted together, in a launch or two on a
+/// GPU. Only one thread at a time may use a cache.
 class CastCache {
  public:
   CastCache();
@@ -91,8 +92,8 @@ extern constinit thread_local const AutocastState* autocast_state;
 /// converted once: the result is kept until the parameter changes or the cache ends.
 class Autocast {
  public:
-  /// `cache`, which must outlive this, keeps the converted parameters; none: one of this Autocast. An inner Autocast
-  /// uses the outermost one's. Throws Error unless dtype is bfloat16 or float16.
+  /// `cache`, which must outlive this, keeps the converted parameters; null: this Autocast has a cache of its own. An
+  /// inner Autocast uses the outermost one's cache. Throws Error unless dtype is bfloat16 or float16.
   explicit Autocast(DType dtype = DType::bfloat16, CastPolicy policy = {}, CastCache* cache = nullptr);
   ~Autocast();
   Autocast(const Autocast&) = delete;

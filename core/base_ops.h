@@ -25,7 +25,8 @@ Tensor accumulate(const Tensor& a, const Tensor& b);
 /// sum += x, off the tape.
 void accumulate_into(const Tensor& sum, const Tensor& x);
 
-/// accumulate_into(sums[i], xs[i]) for all i; a GPU needs a launch or two for all that lie alike.
+/// accumulate_into(sums[i], xs[i]) for all i. A GPU adds all pairs of the same dtype in a launch or two if the strides
+/// of each pair are equal and dense.
 void accumulate_all_into(const Tensors& sums, const Tensors& xs);
 
 }  // namespace norma

@@ -16,8 +16,8 @@ void use_cuda_device(int index);
 }  // namespace detail
 
 /// The kernels of one device, for one call. While it lives they may touch that device's memory: use it as a temporary
-/// in the expression that calls the kernel. The call's arguments are evaluated while it lives; the house test of the
-/// seam looks for arguments that read memory.
+/// in the expression that calls the kernel. The call's arguments are evaluated while it lives; tests/house/seam.cmake
+/// looks for arguments that read memory.
 template <class K>
 class KernelCall {
  public:
@@ -37,8 +37,8 @@ class KernelCall {
   std::optional<emulated::Access> access_;
 };
 
-/// The entries of a family's tables for CUDA and cuda-emulated in the lists of core/families.cpp and ops/families.cpp;
-/// null in a build without. No other place asks whether a build has them.
+/// The entry of a family's table for CUDA, or for cuda-emulated, in the lists of core/families.cpp and
+/// ops/families.cpp. It is null in a build without that device. No other place asks whether a build has the two.
 #ifdef NORMA_HAVE_CUDA
 #define NORMA_IN_CUDA(table) &(table)
 #else

@@ -10,18 +10,20 @@ namespace norma {
 /// Counts as an in-place change of dst. They may lie on different devices. Throws Error if the sizes do not broadcast.
 void copy_into(const Tensor& src, const Tensor& dst);
 
-/// copy_into(from[i], to[i]) for all i; a GPU needs a launch or two for all pairs of the same dtypes whose strides are
-/// the same and dense. No two of `to` share elements, nor does one of them with a `from`.
+/// copy_into(from[i], to[i]) for all i. A GPU copies all pairs of the same two dtypes in a launch or two if the strides
+/// of each pair are equal and dense. The tensors in `to` must share no elements with each other, nor with those in
+/// `from`.
 void copy_all_into(const Tensors& from, const Tensors& to);
-/// The same with to = factor · from, for a factor of one float64 number on their device, computed in the number type of
-/// `to`. The tensors of a pair are both float32, both float64, or a 16-bit one and a float32 one.
+/// The same with to[i] = factor · from[i], computed in compute_dtype() of to[i]. `factor` is one float64 number on
+/// their device. The tensors of a pair are both float32, both float64, or a 16-bit one and a float32 one. Throws Error
+/// unless their strides are equal and dense.
 void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor);
 
-/// A new tensor with x's values, in `format` and `dtype`.
+/// A new tensor with x's values on x's device, in `format` and `dtype`.
 Tensor copy_of(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
 
-/// x itself if it is contiguous in `format` (loose predicate), else a copy that is.
+/// x itself if it is contiguous in `format` (Tensor::is_contiguous()), else a copy that is.
 Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
 
 /// x itself if it has the dtype, else a copy with the same strides if those are dense. An undefined tensor stays

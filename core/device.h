@@ -44,7 +44,7 @@ void synchronize(Device device);
 /// The device of new tensors that are given none: the one that was set, else the environment's NORMA_DEVICE, else the
 /// CPU. Throws Error when NORMA_DEVICE names no device, or one that cannot be used here.
 Device default_device();
-/// Sets it for all threads. Throws Error unless the device can be used here.
+/// Sets the default device for all threads. Throws Error unless the device can be used here.
 void set_default_device(Device device);
 
 /// Sets the default device for as long as it lives.

@@ -25,12 +25,13 @@ struct DeviceFunctions {
   /// Copies memory of the host to the device. On return `host` is the caller's again, and all that the device is given
   /// from then on sees the copy; the device may make it later.
   void (*from_host)(void* device, const void* host, size_t bytes);
-  /// Copies memory of the device to the host, behind all work that the device has; done on return.
+  /// Copies memory of the device to the host, after all work that the device was given before. The copy is done on
+  /// return.
   void (*to_host)(void* host, const void* device, size_t bytes);
   /// Throws Error("op: …") unless the device with this number exists. Null: the device always exists.
   void (*check_there)(std::string_view op, int index) = nullptr;
-  /// The functions below, and the kernels, are for the device with this number from now on, on this thread. Null: there
-  /// is one device.
+  /// From now on this thread's kernels, and the functions below, are for the device with this number. Null: there is
+  /// one device.
   void (*use)(int index) = nullptr;
   /// Returns when all work that was given to the device is done. Null: it is done when a kernel's function returns.
   void (*synchronize)() = nullptr;
@@ -41,7 +42,8 @@ struct DeviceFunctions {
   std::unique_ptr<DeviceEvent> (*make_event)() = nullptr;
   /// Makes the stream of an Upload, for a device that has make_event. Null: its copies are done at once.
   std::unique_ptr<UploadStream> (*make_upload_stream)() = nullptr;
-  /// Makes a graph of core/device_graph.h without work; null where it cannot be had now. Null: there are none.
+  /// Makes a graph (core/device_graph.h) without work, or returns null where none can be made now. If this pointer is
+  /// null, the device has no graphs.
   std::unique_ptr<DeviceGraph> (*make_graph)(int index) = nullptr;
   /// Bytes of the last cache before the device's memory. Null: the device's memory is behind the host's caches.
   size_t (*cache_bytes)() = nullptr;

@@ -8,8 +8,8 @@
 
 namespace norma {
 
-/// Work of a device that is recorded once and launched as a whole, many times (a CUDA graph). A launch does all with
-/// the addresses and numbers of the recording; what shall differ must lie in the device's memory.
+/// Work of a device that is recorded once and launched as a whole, many times (a CUDA graph). A launch uses the
+/// addresses and numbers of the recording. Numbers that change from launch to launch must lie in the device's memory.
 class DeviceGraph {
  public:
   DeviceGraph() = default;
@@ -18,9 +18,9 @@ class DeviceGraph {
   DeviceGraph& operator=(const DeviceGraph&) = delete;
 
   /// Calls work(), whose kernels and copies to the device are recorded and not done. Tensors that it makes lie in
-  /// memory of the graph, also those that outlive the call: each launch writes them anew. Copies to the device have the
-  /// bytes that they had here. Throws Error if work() copies to the host or waits for the device, and OutOfMemory. What
-  /// was recorded before is gone.
+  /// memory of the graph, also those that outlive the call: each launch writes them anew. Each launch copies to the
+  /// device the bytes that the recorded copies had. Throws Error if work() copies to the host or waits for the device,
+  /// and OutOfMemory. The earlier recording is gone.
   virtual void record(const std::function<void()>& work) = 0;
   /// Gives the recorded work to the device, behind all that it was given before. Throws Error without a recording.
   virtual void launch() = 0;

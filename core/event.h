@@ -22,7 +22,7 @@ class DeviceEvent {
 /// True iff the device's work is done when a kernel's function returns: then the host's clock can time a single op.
 bool host_clock_will_do(Device device);
 
-/// A new event of the device; of the host's clock where that will do.
+/// A new event of the device, or one of the host's clock where host_clock_will_do().
 std::unique_ptr<DeviceEvent> make_event(Device device);
 
 /// A moment in the work of a device, for measuring how long a part of it takes:

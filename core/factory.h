@@ -45,21 +45,22 @@ Tensor from_vector(const std::vector<T>& values, const Sizes& sizes,
                    const TensorOptions& options = {.dtype = dtype_of<T>()});
 
 /// Independent float32 or float64 numbers, uniform in [0, 1) (rand) or standard normal (randn). Element i (row-major)
-/// depends only on the generator's state, not on the format or the number of threads.
+/// depends only on the generator's state, not on the format or the number of threads. Throws Error for another dtype.
 Tensor rand(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
 Tensor randn(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
-/// Integers in [low, high), int64 by default.
+/// Integers in [low, high), int64 by default. Throws Error unless low < high.
 Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOptions& options = {.dtype = DType::int64},
                Generator& generator = default_generator());
 /// A random order of 0 … count - 1, int64, on the default device.
 Tensor randperm(int64_t count, Generator& generator = default_generator());
 
-/// Fill x in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph.
+/// Fill x in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph. Random numbers
+/// fill float32 and float64 only, and other dtypes are an Error.
 void fill_(const Tensor& x, double value);
 void zero_(const Tensor& x);
 void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator());
 void normal_(const Tensor& x, double mean, double std, Generator& generator = default_generator());
-/// Fills x with normal numbers, drawn again while outside [low, high].
+/// Fills x with normal numbers, drawn again while outside [low, high]. Throws Error unless low < high.
 void truncated_normal_(const Tensor& x, double mean, double std, double low, double high,
                        Generator& generator = default_generator());
 

@@ -23,8 +23,9 @@ struct GradcheckResult {
 };
 
 /// Compares backward() of `f` with central differences, for every element of every floating input that requires a
-/// gradient. The outputs are reduced to one number with fixed random weights. Inputs should be float64, of any strides,
-/// with no two elements in the same place. NaN and Inf fail. f must give the same values every time it is called.
+/// gradient. The outputs are reduced to one number with fixed random weights. Inputs that require a gradient must be
+/// float64. They may have any strides, but no two elements in the same place. NaN and Inf fail. f must give the same
+/// values every time it is called. Throws Error for another dtype, and if no input requires a gradient.
 ///
 /// The gradients must also be right with create_graph, and, with and without it, for inputs that depend on each other
 /// (each but the first is moved by a twentieth of the mean of the one before). An f that calls grad() for its own

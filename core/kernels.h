@@ -29,9 +29,9 @@ struct TensorKernels {
   void (*copy)(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src);
   /// out = a + b, the half types in float32. Operands: out, a, b.
   void (*add)(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b);
-  /// to = factor · from for each item, converted; `factor` lies on the device, null: the numbers themselves. A product
-  /// is computed in the number type of `to_dtype`; it needs the same dtype twice, or float32 and a half type. On a GPU
-  /// all items take a launch or two.
+  /// to = factor · from for each item, converted. `factor` points to a number on the device; null: to = from. A product
+  /// is computed in compute_dtype(to_dtype). It needs the same dtype twice, or float32 and a half type. On a GPU all
+  /// items take a launch or two.
   void (*copy_all)(DType to_dtype, DType from_dtype, const double* factor, std::span<const CopyItem> items);
   /// to = to + from for each item, as add().
   void (*add_all)(DType dtype, std::span<const CopyItem> items);

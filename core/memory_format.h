@@ -42,8 +42,9 @@ MemoryFormat suggest_memory_format(const Sizes& sizes, const Strides& strides);
 /// True iff the elements fill one block of memory, each place used once, in any order of axes.
 bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides);
 
-/// Strides of a dense block of `sizes` whose axes stand in the order of one or more operands' strides. The first
-/// operand that repeats neither of two axes (stride 0) decides their order; if there is none, the order is row-major.
+/// Strides of a dense block of `sizes` whose axes have the order that the strides of one or more operands give. For
+/// each two axes the first operand that is broadcast along neither (stride 0) decides; if there is none, their order is
+/// row-major.
 Strides ordered_strides(const Sizes& sizes, std::span<const Strides> strides);
 
 /// Strides of a new tensor like one with these sizes and strides: the same strides if those are non-overlapping and

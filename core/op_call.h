@@ -63,7 +63,8 @@ struct MatmulCase {
 
 }  // namespace kernels
 
-/// All that is needed to run a kernel again. It is empty for ops that nobody runs again.
+/// The arguments of a kernel's call in plain numbers, std::monostate for most ops. With them benchmarks run
+/// convolutions and products again, and telemetry describes copies.
 using OpCall = std::variant<std::monostate, CopyCall, kernels::Conv2dCall, kernels::MatmulCase>;
 
 }  // namespace norma

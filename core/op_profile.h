@@ -77,7 +77,7 @@ class OpProfile {
   OpPass pass_ = OpPass::forward;
   MakeEvent make_event_;                            // empty: the host's clock takes the times
   std::vector<std::shared_ptr<Span>> open_spans_;   // the innermost last
-  mutable std::vector<std::shared_ptr<Span>> new_;  // of the last records, whose seconds nobody has asked for
+  mutable std::vector<std::shared_ptr<Span>> new_;  // of the last records, whose seconds are not yet known
   mutable std::vector<OpRecord> records_;
 };
 

@@ -10,10 +10,11 @@ namespace norma {
 int num_threads();
 /// Throws Error unless 1 <= count <= 1024.
 void set_num_threads(int count);
-/// Call this before a library runs loops of its own. The runtime (libgomp) ends the program where it cannot start a
-/// thread. It keeps the threads of our loops, which always have all of them. After a library's smaller loop it ends
-/// those that were left out, and starts new ones at the next larger loop. So in a process whose addresses are limited
-/// (ulimit -v) this throws OutOfMemory unless the stacks of all threads have room.
+/// Call this before a library runs parallel loops of its own. In a process whose addresses are limited (ulimit -v) it
+/// throws OutOfMemory unless the stacks of all threads have room. Otherwise the OpenMP runtime (libgomp) would end the
+/// program when it cannot start a thread. It starts threads again and again: a loop of a library may use fewer threads
+/// than there are; the runtime then ends the others, and starts new ones for the next larger loop. Loops of Norma
+/// always use all threads, so that the runtime keeps them.
 void before_library_loop();
 /// True inside parallel_for: a nested loop then runs on its thread alone.
 bool in_parallel();

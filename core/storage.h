@@ -27,7 +27,7 @@ class DerivedData {
 class Storage {
  public:
   Storage(size_t bytes, Device device);
-  /// Memory of somebody else; `release` is called when it is not needed any more.
+  /// Memory of another owner. The destructor calls `release`, which must not be empty, and frees nothing itself.
   Storage(void* data, size_t bytes, Device device, std::function<void()> release);
   ~Storage();
   Storage(const Storage&) = delete;
@@ -40,7 +40,8 @@ class Storage {
   [[nodiscard]] int64_t version() const { return version_; }
   void bump_version() { ++version_; }
 
-  /// A number for a new tensor that shares this memory but not its history (detach()).
+  /// The number of a new family (TensorImpl::family), for a tensor that shares this memory but not its history
+  /// (detach()).
   uint64_t new_family() { return ++families_; }
   /// Notes that the current version comes from a recorded change made through a tensor of this family.
   void note_recorded_change(uint64_t family);
@@ -49,8 +50,8 @@ class Storage {
     return has_recorded_changes_ ? find_recorded_version(family) : -1;
   }
 
-  /// The T that belongs to this version of the memory, empty at first. The next call after a change of version drops
-  /// it, if not before; a pointer that is still held stays valid. Any thread may call this.
+  /// The T that belongs to this version of the memory; at first it is T(). Only one is kept: a call after a change of
+  /// version, or for another T, replaces it. A pointer that is still held stays valid. Any thread may call this.
   template <class T>
   std::shared_ptr<T> derived() {
     const std::lock_guard lock(mutex_);

@@ -99,8 +99,8 @@ struct Node {
   /// In place of `backward`, for a node that stands for a part of the tape: see record_recomputed().
   RecomputeFunction recompute;
   RemakeFunction remake;       ///< of output 0; see offer_remake()
-  int64_t remake_version = 0;  ///< of the output that it remakes
-  int remake_ops = 0;          ///< that it runs, with those that remake what it needs
+  int64_t remake_version = 0;  ///< of the output that `remake` gives
+  int remake_ops = 0;          ///< number of ops that `remake` runs, those that remake its own inputs included
   bool released = false;       ///< backward() ran over it and dropped what it had saved
 
   Node() = default;
@@ -109,8 +109,8 @@ struct Node {
   ~Node();  // takes long chains apart without recursion
 };
 
-/// Puts an op on the tape and returns its output. Only returns it when gradients are off or no input requires one.
-/// `saved` holds all tensors that backward will need.
+/// Puts an op on the tape and returns its output. When gradients are off, or no input requires one, it only returns the
+/// output. `saved` holds all tensors that backward will need.
 Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
               UnaryBackwardFunction backward);
 /// As above, for an op with several outputs.
@@ -125,13 +125,14 @@ Tensors record(std::string_view op, const Tensors& inputs, const Tensors& output
 Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
                           RecomputeFunction recompute);
 
-/// An output is kept where as many ops would run to remake it, so that chains of such ops stay short.
+/// An output is kept, and not remade, where so many ops or more would run to remake it: chains of remade outputs stay
+/// short.
 inline constexpr int kMostRemakes = 4;
 
 /// Says how `output`, the only output of the op recorded last, is computed again. While a RemakeGuard lives, ops that
 /// save it keep its node instead, so that its memory is free as soon as nobody else needs it, and each of them computes
 /// it again in backward. For outputs that cost little beside the ops that save them: those of norms and activations.
-/// Does nothing without a guard, if the op was not recorded, or if kMostRemakes ops would run for the output.
+/// Does nothing without a guard, if the op was not recorded, or if kMostRemakes ops or more would run for the output.
 void offer_remake(const Tensor& output, RemakeFunction remake);
 /// True iff an op that saves x keeps no memory of x's.
 bool can_be_remade(const Tensor& x);
@@ -154,7 +155,8 @@ class RemakeGuard {
 /// x with a place of its own on the tape, behind x, and the same storage. Its gradient comes from its own uses alone.
 Tensor identity(const Tensor& x);
 
-/// True iff x is a view without history, but the tensor that it shows has got one since.
+/// True iff x is a view without history (a node), but a recorded op has changed the view's memory since: its base has a
+/// history.
 bool has_lost_history(const Tensor& x);
 
 /// True iff record() with these inputs would put a node on the tape; ops save less when it would not. Also true for an
@@ -177,7 +179,7 @@ struct BackwardOptions {
   bool create_graph = false;  ///< record the backward pass, for higher derivatives
   /// Called during the walk as soon as nothing more can be added to the gradient of a leaf, once for each leaf of the
   /// tape, in an order that depends on the tape alone. `gradient` may be of a narrower dtype than the leaf; undefined:
-  /// none arrived. Neither the leaf's hooks have seen it, nor is it in .grad yet.
+  /// none arrived. The leaf's hooks run later, and .grad changes later.
   std::function<void(const Tensor& leaf, const Tensor& gradient)> on_leaf = {};
 };
 
@@ -185,12 +187,13 @@ struct BackwardOptions {
 /// have one element, and 1 is taken. A gradient has the strides of its leaf when those are dense. What counts is
 /// whether a leaf required a gradient when the ops that read it were recorded: one that was frozen since gets its
 /// gradient all the same, also in a checkpoint (nn/checkpoint.h) and unlike in PyTorch; one that requires a gradient
-/// only since gets none. Throws Error when root requires no gradient, when sizes or dtype of `gradient` differ from
-/// root's, when a graph is walked a second time, and when a saved tensor was changed in place.
+/// only since gets none. Throws Error when root requires no gradient, when sizes, dtype or device of `gradient` differ
+/// from root's, when a graph is walked a second time, and when a saved tensor was changed in place.
 void backward(const Tensor& root, const Tensor& gradient = {}, const BackwardOptions& options = {});
 
-/// The gradients of sum(outputs · grad_outputs) for `inputs` (leaves or not), returned rather than accumulated.
-/// Undefined for an input that the outputs do not depend on.
+/// The gradients of sum(outputs · grad_outputs) for `inputs` (leaves or not), returned rather than accumulated. The
+/// gradient is undefined for an input that the outputs do not depend on. Without grad_outputs, each output must have
+/// one element, and 1 is taken. Throws Error as backward() does, and when an input requires no gradient.
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
              const BackwardOptions& options = {});
 
@@ -207,7 +210,8 @@ Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, co
 
 // --- modes ----------------------------------------------------------------------------------------------------
 
-/// True unless a NoGradGuard is alive on this thread.
+/// True iff ops are recorded on this thread, as they are at first. Guards and set_grad_enabled() change it; so does
+/// backward() while it runs.
 bool grad_enabled();
 void set_grad_enabled(bool enabled);
 

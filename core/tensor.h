@@ -18,7 +18,8 @@ struct Node;
 struct TensorImpl;
 
 using Tensors = std::vector<Tensor>;
-/// Sees the gradient of a tensor and returns the one to use from here on (or an undefined tensor to keep it).
+/// Sees the gradient of a tensor and returns the one to use from here on (or an undefined tensor to keep it). That one
+/// must have the same sizes, dtype and device.
 using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 
 /// A handle on an n-dimensional array: copies of the handle are the same tensor.
@@ -28,7 +29,8 @@ using GradientHook = std::function<Tensor(const Tensor& gradient)>;
 class Tensor {
  public:
   Tensor() = default;
-  /// A new tensor on `storage`. For views, see alias() below.
+  /// A new tensor on `storage`. For views, see alias() below. Throws Error for sizes or strides below 0, and for
+  /// elements outside the storage.
   Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strides& strides, int64_t offset, DType dtype);
 
   [[nodiscard]] bool defined() const { return impl_ != nullptr; }
@@ -68,10 +70,11 @@ class Tensor {
     return static_cast<T*>(device_pointer());
   }
   [[nodiscard]] void* device_pointer() const;
-  /// The value of a tensor with one element. Throws Error for any other number of elements.
+  /// The value of a tensor with one element, converted to T. Waits for the tensor's device. Throws Error for any other
+  /// number of elements.
   template <class T>
   [[nodiscard]] T item() const;
-  /// All values in row-major order of the sizes, converted to T.
+  /// All values in row-major order of the sizes, converted to T. Waits for the tensor's device.
   template <class T>
   [[nodiscard]] std::vector<T> to_vector() const;
 
@@ -83,13 +86,16 @@ class Tensor {
   [[nodiscard]] bool is_leaf() const;
   /// The accumulated gradient; undefined before the first backward().
   [[nodiscard]] const Tensor& grad() const;
+  /// Replaces the gradient; an undefined one removes it. Throws Error unless its sizes, dtype and device are the
+  /// tensor's.
   void set_grad(const Tensor& gradient);
   /// Same storage and version, no place on the tape.
   [[nodiscard]] Tensor detach() const;
   /// In-place changes so far, counted over all views of the storage.
   [[nodiscard]] int64_t version() const;
   void bump_version() const;
-  /// Calls `hook` with the complete gradient of this tensor, before it goes further.
+  /// Calls `hook` with the complete gradient of this tensor, before it goes further. Throws Error unless the tensor
+  /// requires a gradient.
   void register_hook(GradientHook hook) const;
   /// backward() of tape.h with the default options.
   void backward(const Tensor& gradient = {}) const;

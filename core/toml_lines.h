@@ -35,7 +35,7 @@ struct TomlForm {
   bool dotted_keys = false;  ///< keys with dots come as TomlLine::dotted_key, for a better error text; false: refused
 };
 
-/// Bytes of a file at most.
+/// The most bytes that a file may have.
 inline constexpr uint64_t kMaxTomlBytes = uint64_t{1} << 20;
 
 /// The lines in the order of the text. Throws Error of `op`, with `source` and the line, for text that is no TOML, for

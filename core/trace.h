@@ -26,7 +26,8 @@ struct TracedOp {
   OpAttributes attributes;
 };
 
-/// While it lives, this thread's ops are noted. Their tensors live as long. Throws Error where another one lives.
+/// While it lives, this thread's ops are noted, and it keeps their tensors alive. Throws Error if this thread has
+/// another Trace.
 class Trace {
  public:
   Trace();
@@ -57,13 +58,13 @@ class TracePause {
   Trace* before_;
 };
 
-/// True iff this thread's ops are noted. Norms that have kernels of their own then take the way of differentiable ops
-/// that compose them.
+/// True iff this thread's ops are noted. The norms of ops/map_norm/ are then computed by the ops that they are made of,
+/// not by kernels of their own.
 bool is_tracing();
 
-/// The attributes of the next op of this name.
+/// Sets the attributes of the next op of this name. Call it only while ops are noted.
 void describe_op(std::string_view op, OpAttributes attributes);
-/// As above; `attributes` is a function that returns them, and is called only if somebody wants to know.
+/// As above, at any time. `attributes` is a function that returns them; it is called only while ops are noted.
 template <class F>
 void describe(std::string_view op, F&& attributes) {
   if (is_tracing()) {

@@ -37,14 +37,14 @@ class Upload {
 
   /// True iff the device works while copies are under way.
   [[nodiscard]] bool is_beside() const { return stream_ != nullptr; }
-  /// As to_device(). The memory of the result is used again when nobody holds it, nor a view of it, any more.
+  /// As to_device(). When nobody holds the result or a view of it any more, its memory is used again.
   Tensor operator()(const Tensor& x);
 
  private:
   struct Block {
     std::shared_ptr<Storage> memory;
-    std::unique_ptr<DeviceEvent> free;  ///< behind its last use
-    bool is_free = false;               ///< and the event is recorded
+    std::unique_ptr<DeviceEvent> free;  ///< recorded behind the last use of the block
+    bool is_free = false;               ///< nobody holds the block, and `free` is recorded
   };
 
   /// A free block of enough bytes, or null.
