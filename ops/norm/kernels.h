@@ -123,9 +123,9 @@ struct NormBackward {
   void* dweight;  ///< of T
   void* dbias;    ///< of T
   Activation activation = Activation::identity;
-  const void* bias = nullptr;      ///< of z; null: 0
-  const void* residual = nullptr;  ///< of z, in the order of x, or null
-  const uint8_t* bits = nullptr;   ///< of relu: z + residual > 0, in place of bias and residual
+  const void* bias = nullptr;      ///< with which z is computed again; null: 0
+  const void* residual = nullptr;  ///< in the order of x, or null
+  const uint8_t* bits = nullptr;   ///< for relu, in place of bias and residual: z + residual > 0 or NaN
   void* dresidual = nullptr;
 };
 

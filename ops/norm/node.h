@@ -29,11 +29,12 @@ struct RunningUpdate {
 struct ForwardOptions {
   NormStatistics* statistics = nullptr;  ///< receives mean and variance
   Tensor fixed_stats = {};               ///< see fixed_stats_of()
-  Tensor running_mean = {};              ///< which they were made of, as running_var
+  Tensor running_mean = {};              ///< the running statistics that fixed_stats were made of, or undefined
   Tensor running_var = {};
-  const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must keep the channels alone
+  const RunningUpdate* running = nullptr;  ///< takes the statistics in; the spec must reduce all axes but the channels
   ActOptions then = {};
-  /// Not null: the fixed stats are those of all parts of a batch, with so many values, and depend on x.
+  /// Not null: the fixed stats are those of all parts of a batch, and depend on x. They were taken over count_of_parts
+  /// values of each channel.
   std::shared_ptr<const PartsOfBatch> parts = {};
   double count_of_parts = 0;
 };
@@ -62,7 +63,7 @@ void update_running(std::string_view op, const Tensor& running, const Tensor& ba
 /// Adds one to the number of batches that running statistics have seen; undefined: nobody counts.
 void count_batch(Tensor batches);
 
-/// The stats (kernels.h) of a norm with constants: mean and biased variance, one per channel (rank 1).
+/// The stats (kernels.h) of a norm whose mean and variance, (C), are constants. They are (kStatsRows, C), of `dtype`.
 Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype);
 
 // --- batch_norm_of_parts.cpp ----------------------------------------------------------------------------------------
@@ -93,7 +94,7 @@ struct NormNode {
   Tensor weight = {};
   Tensor bias = {};                                ///< only where z is computed again
   Tensor residual = {};                            ///< likewise
-  Tensor bits = {};                                ///< of relu behind a residual: whether z > 0
+  Tensor bits = {};                                ///< for relu behind a residual, one bit per element: y > 0 or NaN
   std::shared_ptr<const PartsOfBatch> parts = {};  ///< see ForwardOptions
   double count_of_parts = 0;
 };

@@ -18,11 +18,14 @@ namespace norma {
 //  - the output keeps the input's dtype and memory format;
 //  - backward returns the gradients of input, weight and bias, in that order.
 // Input: float64, float32, bfloat16 or float16, any strides. bfloat16 and float16 are computed in float32 and rounded
-// once; their parameters have the input's dtype or float32. Differentiable, any number of times.
+// once; their parameters have the input's dtype or float32. All norms are differentiable any number of times, except
+// batch norm with BatchNormOptions::parts, whose gradients have no derivative.
 
-/// The statistics that normalize() computed, for each set of reduced elements, in row-major order of the sets.
+/// The statistics that normalize() computed, one number for each set of reduced elements. Their sizes are those of x
+/// without the reduced axes; with groups, axis 1 stays and has the size `groups`. Their dtype is float64 for a float64
+/// x, else float32.
 struct NormStatistics {
-  Tensor mean;  ///< rounded to the dtype of the statistics
+  Tensor mean;  ///< rounded to that dtype
   Tensor var;   ///< biased unless the spec has a correction; the mean square for Centring::none
 };
 
@@ -58,19 +61,21 @@ struct BatchNormOptions {
   /// Undefined, or the number of batches that the running statistics have seen (int64, one element): training adds one.
   Tensor num_batches_tracked = {};
   /// Not null: in training, x is this process's part of a batch, and the statistics are those of the whole batch
-  /// (ops/norm/parts_of_batch.h). All processes must call batch_norm(), and backward(), also with no images. The
-  /// gradients of x are those of the whole batch, those of weight and bias are the part's: their sum is the batch's.
+  /// (ops/norm/parts_of_batch.h). All processes must call batch_norm() and backward(), also those without images.
+  /// backward() throws Error with create_graph. The gradients of x are those of the whole batch, those of weight and
+  /// bias are the part's: their sum is the batch's.
   std::shared_ptr<const PartsOfBatch> parts = {};
 };
 /// Batch norm (Ioffe and Szegedy, 2015). x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes.
 /// weight, bias, running_mean, running_var: (C) or undefined. Training updates the running statistics in place, but an
 /// empty batch leaves them alone; evaluation normalises with them, or with batch statistics if both are undefined.
-/// Throws Error in training for a single value per channel.
+/// Throws Error where batch statistics are taken over a single value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, const BatchNormOptions& options = {}, const ActOptions& then = {});
 
 /// Ghost batch norm (Hoffer, Hubara and Soudry, 2017): batch norm of each `sub_batch` images on their own; the last
 /// part may have fewer. Running statistics take the average over the sub-batches. Evaluation is that of batch_norm().
+/// Throws Error for sub_batch below 1, and for a sub-batch with a single value per channel.
 Tensor ghost_batch_norm(const Tensor& x, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight = {}, const Tensor& bias = {}, const BatchNormOptions& options = {},
                         const ActOptions& then = {});
@@ -82,9 +87,9 @@ struct BatchRenormOptions {
 };
 /// Batch renorm (Ioffe, 2017): batch norm whose output is moved to what the running statistics would give,
 /// y = ((x - mean_b) / s_b * r + d) * weight + bias with s = sqrt(var + eps), r = clamp(s_b / s, 1 / r_max, r_max) and
-/// d = clamp((mean_b - mean) / s, -d_max, d_max), where r and d count as constants. Running statistics must be given.
-/// Evaluation is that of batch_norm(). The paper and Keras keep a running s, with the biased variance; here the
-/// variance is kept, unbiased unless the options say otherwise.
+/// d = clamp((mean_b - mean) / s, -d_max, d_max), where r and d count as constants. Evaluation is that of batch_norm().
+/// The paper and Keras keep a running s, with the biased variance; here the variance is kept, unbiased unless the
+/// options say otherwise. Throws Error without running statistics, and in training for a single value per channel.
 Tensor batch_renorm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                     const Tensor& bias = {}, const BatchRenormOptions& options = {}, const ActOptions& then = {});
 
@@ -92,8 +97,8 @@ struct LayerNormOptions {
   double eps = 1e-5;  ///< timm and Flax have 1e-6, Keras 1e-3
   Statistics statistics = Statistics::stable;
 };
-/// Layer norm (Ba, Kiros and Hinton, 2016) over the last axes, whose sizes normalized_shape must be. weight and bias
-/// have these sizes, as in Keras, or are undefined; Flax's vary along the last axis alone by default.
+/// Layer norm (Ba, Kiros and Hinton, 2016) over the last axes. Throws Error unless normalized_shape has their sizes.
+/// weight and bias have these sizes, as in Keras, or are undefined; Flax's vary along the last axis alone by default.
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {}, const Tensor& bias = {},
                   const LayerNormOptions& options = {}, const ActOptions& then = {});
 struct LayerNorm2dOptions {
@@ -138,7 +143,7 @@ struct GroupNormOptions {
 };
 /// Group norm (Wu and He, 2018): x (N, C, …), statistics over C / num_groups channels and all axes behind. weight,
 /// bias: (C). The channels of a group are neighbours; MLX, unless pytorch_compatible, takes every num_groups-th
-/// channel.
+/// channel. Throws Error when num_groups does not divide C.
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight = {}, const Tensor& bias = {},
                   const GroupNormOptions& options = {}, const ActOptions& then = {});
 

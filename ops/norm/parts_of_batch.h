@@ -12,7 +12,8 @@ class PartsOfBatch {
   PartsOfBatch(const PartsOfBatch&) = delete;
   PartsOfBatch& operator=(const PartsOfBatch&) = delete;
 
-  /// The tensors (k) that the processes call this with, in their order: (processes, k). All of them must call it.
+  /// Gathers the x (k) of every process, in the order of the processes: (processes, k). All processes must call it,
+  /// with the same k and dtype.
   [[nodiscard]] virtual Tensor all_gather(const Tensor& x) const = 0;
 };
 

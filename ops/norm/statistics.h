@@ -35,7 +35,8 @@ struct SetStatistics {
 };
 
 /// True iff squares have left the range of T: var is infinite or NaN, or so small that the squares behind it lost
-/// digits and eps does not cover it. E[x²] - E[x]² is left as it is.
+/// digits and eps does not cover it. False for E[x²] - E[x]² (Statistics::sum_of_squares), whose loss of digits the
+/// caller has asked for.
 template <class T>
 NORMA_FORMULA bool squares_are_lost(const NormProblem& problem, double var) {
   constexpr auto kLeast = static_cast<double>(std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon());
