@@ -59,7 +59,8 @@ class Conv2d : public ConvolutionModule {
 };
 
 // Convolutions whose weight is standardised in each forward pass; see standardize_weight(). Names, defaults and start
-// values are timm's. Neither is a Conv2d: a factor on the weight has no effect here.
+// values are timm's. Neither derives from Conv2d: standardisation takes a factor on the weight away, so that
+// fold_batch_norm() cannot use these layers.
 
 struct StdConv2dOptions {
   Pair stride = 1;
@@ -88,7 +89,7 @@ struct ScaledStdConv2dOptions {
   int64_t groups = 1;
   bool bias = true;
   bool initialize = true;  ///< as in Conv2dOptions
-  double gamma = 1;        ///< for the activation in front: 1.7139588594436646 for relu
+  double gamma = 1;        ///< StandardizeWeightOptions::gamma: 1.7139588594436646 behind a relu
   double gain = 1;         ///< start value
   double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;
@@ -114,8 +115,8 @@ std::vector<std::string> conv_layer_names();
 /// Throws Error for an unknown name, with the nearest known one.
 void check_conv_layer(const std::string& name);
 
-/// `gamma`: see ScaledStdConv2dOptions; the other convolutions ignore it. Throws Error for an unknown name, and for one
-/// weight per output channel, which standardisation would make 0.
+/// `gamma`: see ScaledStdConv2dOptions; the other convolutions ignore it. Throws Error for an unknown name, and for a
+/// standardised convolution with a single weight per output channel, which would become 0.
 std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in_channels, int64_t out_channels,
                                              Pair kernel, const Conv2dOptions& options = {}, double gamma = 1);
 

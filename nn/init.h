@@ -7,7 +7,8 @@ namespace norma::nn {
 
 // Functions that write start values in place, off the tape. The values depend only on the generator's state and the
 // sizes, not on the memory format. A weight is (out, in / groups, …): fan-in is the product of all sizes but the first,
-// fan-out the product of all but the second.
+// fan-out the product of all but the second. Functions that need a fan throw Error for a rank below 2. Random values
+// are for float32 and float64; other dtypes are an Error.
 
 enum class Fan { in, out };
 

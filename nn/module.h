@@ -138,9 +138,10 @@ class Module {
   /// All parameters and buffers: for each module its parameters, then its buffers. They share the module's memory.
   [[nodiscard]] NamedTensors state_dict() const;
   /// Copies values into the parameters and buffers, converting the dtype; strides stay as they are. The weight of a
-  /// linear layer and that of a 1x1 convolution, (O, I) and (O, I, 1, 1), stand for each other.
-  /// `num_batches_tracked` may be missing or unexpected.
-  /// Throws one Error that lists all missing, unexpected, repeated and misshapen names; nothing has changed then.
+  /// linear layer and that of a 1x1 convolution, (O, I) and (O, I, 1, 1), stand for each other. `num_batches_tracked`
+  /// may be missing or unexpected. Throws one Error that lists all missing, unexpected (both unless LoadOptions::strict
+  /// is false), repeated and misshapen names, and integers for a floating tensor or the reverse; nothing has changed
+  /// then.
   LoadReport load_state_dict(const NamedTensors& dict, const LoadOptions& options = {});
 
  protected:

@@ -26,7 +26,7 @@ namespace norma::nn {
 /// Facts that must be the same for a plug-in and for the program that loads it, as each of them was compiled.
 using PluginAbi = std::array<int64_t, 8>;
 
-/// The first number rises with every change of a header that a plug-in can notice and the other numbers do not show.
+/// The first number rises with every change of a header that matters to plug-ins but changes none of the other numbers.
 inline constexpr PluginAbi kPluginAbi{
     2,
     __GXX_ABI_VERSION,
@@ -47,9 +47,9 @@ inline constexpr PluginAbi kPluginAbi{
 /// registers nothing or a name that is taken, and what its registration throws.
 void load_plugin(const std::filesystem::path& file);
 
-/// Loads a file that is open, and so the bytes that its record is of, whatever stands under its name by now. Throws as
-/// the function above. The system's loader sees no folder of this file: it does not find a library that the plug-in
-/// wants from $ORIGIN, since no record would hold its bytes.
+/// Loads an open file, and so the same bytes as its record describes, even if another file has taken its name since.
+/// Throws as the function above. The system's loader does not know the folder of an open file, so it finds no libraries
+/// of the plug-in by $ORIGIN. That is intended, since no record would describe their bytes.
 void load_plugin(std::unique_ptr<PluginFile> file);
 
 /// The loaded plug-ins, in the order of loading.

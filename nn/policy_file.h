@@ -25,7 +25,7 @@ struct PolicyLine {
 };
 
 /// The lines in the order of the file. Throws Error of `op` with line and column for text that is no TOML, for a key
-/// that comes twice, and for a text or a line that is far too long for a policy.
+/// that comes twice, and for a text above 1 MiB (kMaxTomlBytes) or a line above 1000 bytes.
 std::vector<PolicyLine> parse_policy_file(std::string_view op, std::string_view text, const std::string& source);
 
 /// The text of a file. Throws Error of `op` when it cannot be read.

@@ -8,8 +8,9 @@
 
 namespace norma::nn {
 
-// Norms that keep statistics: parameters weight and bias, buffers running_mean, running_var and num_batches_tracked
-// (int64), all of (channels). ops/norm/norm.h lists where other libraries differ.
+// Norms that keep statistics. They have the parameters weight and bias, the buffers running_mean and running_var, all
+// of (channels), and the buffer num_batches_tracked (int64, of rank 0). ops/norm/norm.h lists where other libraries
+// differ.
 
 struct BatchNormLayerOptions {
   double eps = norma::BatchNormOptions{}.eps;
@@ -29,7 +30,7 @@ class BatchNorm : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
-  /// None where the running statistics normalize, which no batch changes at once.
+  /// Invariance::none where the running statistics normalize: they do not follow a change of this input.
   [[nodiscard]] Invariance invariance() const override;
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// Overwrites the momentum; see BatchNormLayerOptions.
@@ -121,7 +122,7 @@ class BatchRenorm2d : public BatchNorm {
                          const BatchNormLayerOptions& options = {}, const BatchRenormSchedule& schedule = {});
   /// Sets the bounds at which a schedule, if any, ends. Throws Error unless r_max >= 1 and d_max >= 0.
   void set_bounds(double r_max, double d_max);
-  /// None: within its bounds it normalizes by the running statistics.
+  /// Invariance::none: within its bounds it normalizes by the running statistics.
   [[nodiscard]] Invariance invariance() const override { return Invariance::none; }
   [[nodiscard]] double r_max() const { return r_max_; }
   [[nodiscard]] double d_max() const { return d_max_; }

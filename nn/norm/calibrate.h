@@ -19,9 +19,9 @@ class Module;
 //   γ' = ± s / ŝ, with the sign of the old weight       β' = m - γ' m̂
 // A norm without a bias gets the γ' for which (m - γ' m̂)² + (s - |γ'| ŝ)² is least, or 0 where that has another sign
 // than the old weight: mean and deviation come near m and s, and neither is met. A channel without deviation (ŝ below a
-// millionth of 1 + |m̂|) keeps its weight, and gets the bias that gives the mean m. alpha of dyt becomes its start value
-// over the root mean square of the old layer's inputs, so that tanh bends where it would for inputs of deviation 1; the
-// old layer's alpha, if it has one, stays.
+// millionth of 1 + |m̂|) keeps its weight, and gets the bias that gives the mean m. alpha of dyt and derf becomes its
+// start value over the root mean square of the old layer's inputs, so that tanh or erf bends where it would for inputs
+// of deviation 1. If the old layer has an alpha, too, alpha stays as it is.
 
 /// The batches of images of a walk.
 struct ImageBatches {
@@ -57,9 +57,9 @@ int64_t calibrate_norms(Module& model, Module& old, const ImageBatches& batches)
 ///   instance         μ and σ² of the channel
 ///   simple2d         0, and as layer2d
 ///   rms2d            0, and the mean of σ² + μ² over all channels; without a bias as above, and so is simple2d
-///   batch and kin    the running statistics, which are copied
-/// dyt, which has no sets, gets m̂ and ŝ of normal inputs with mean μ and variance σ². Returns the number of new norms.
-/// Throws Error, and has changed nothing, for an old norm without running statistics and for other new ones.
+///   batch norms      the running statistics, which are copied
+/// dyt and derf, which have no sets, get m̂ and ŝ of normal inputs with mean μ and variance σ². Returns the number of
+/// new norms. Throws Error, and has changed nothing, for an old norm without running statistics and for other new ones.
 int64_t fold_statistics(Module& model, Module& old);
 
 /// The distance of each new norm from the old one over `batches`, in the order of the layers. It takes a pass of each

@@ -17,8 +17,8 @@ struct ChangedNorm {
   Module* after;
   Module* before;
 };
-/// All of them, in the order of the modules. Throws Error, in the name of `op`, unless both networks have the same
-/// paths.
+/// All changed norms, in the order of the modules. Throws Error, in the name of `op`, if `old` lacks the path of one of
+/// model's norms.
 std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Module& old);
 
 /// Numbers of each channel.

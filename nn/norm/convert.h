@@ -16,14 +16,16 @@ class Norm;
 
 /// A norm for the same channels as `norm`, a layer of `model`, with its mode and its dtype (the model's if it has no
 /// tensors), on the model's device. It copies weight, bias and all other parameters and buffers that both have in the
-/// same sizes; a parameter that both have requires a gradient in both or in neither. `to` decides which there are:
-/// those that `norm` lacks have their start values, and are trained.
+/// same sizes, but nothing between grn and another norm, since grn's weight is no factor of the output. A parameter
+/// that both have requires a gradient in both or in neither. Parameters that `norm` lacks have their start values, and
+/// are trained.
 std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to);
 
 /// Replaces every norm layer (in a ChildSlot) of the kind `from` by one of the kind `to` (both specs of
 /// nn/norm/factory.h). `from` with groups or options means only layers that have just these. Weights and biases are
-/// carried over. Returns how many were replaced. Throws Error when there is none, and for a norm that needs pixels in
-/// the place of one whose input has a single one; nothing has changed then.
+/// carried over. Returns how many were replaced. Throws Error when there is none, for groups that do not divide a
+/// layer's channels, and for a norm that needs pixels in the place of one whose input has a single pixel; nothing has
+/// changed then.
 int64_t convert_norm(Module& model, const std::string& from, const std::string& to);
 
 /// Folds batch norms into convolutions, for inference: every batch norm of (N, C, H, W), frozen, ghost and renorm among

@@ -66,7 +66,7 @@ NormChoice with_default(NormChoice choice, const std::string& option, const std:
 
 /// The choice with every option that its layer reads: "batch" and "batch[eps=1e-5]" give the same. Makes such a layer.
 /// "group" and "group:32" differ: with few channels they are different norms. Some layers read options that
-/// parse_norm() refuses for them; they have their defaults.
+/// parse_norm() refuses for them; the result has the defaults of these.
 NormChoice complete_choice(const NormChoice& choice);
 
 /// A norm layer for `channels` channels. Throws Error when groups do not divide the channels.
@@ -83,7 +83,8 @@ void make_lazy_parameters(Module& network, const Sizes& images);
 std::vector<std::string> norm_names();
 /// The definition of a registered norm. Throws Error for an unknown name, with the nearest known one.
 const NormDefinition& norm_definition(const std::string& name);
-/// Adds a norm, or replaces one, for every network and command.
+/// Adds a norm, or replaces one, for every network and command. Throws Error for a name that is empty or has one of the
+/// characters :/[],= or a space.
 void register_norm(const std::string& name, NormDefinition definition);
 /// While one is alive, register_norm() throws Error for a name that is already registered.
 class NewNormsOnly {

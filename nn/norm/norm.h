@@ -34,8 +34,8 @@ class Norm : public Module {
   virtual Tensor forward_act(const Tensor& x, const ActOptions& then) = 0;
   /// Channels of an input (N, channels, …); 0 if the norm is over other axes.
   [[nodiscard]] virtual int64_t channels() const { return 0; }
-  /// What the output does not show in the present mode, training or evaluation. Telemetry takes it to find weights
-  /// whose scale has no effect.
+  /// The changes of the input that the output does not show in the present mode, training or evaluation. Telemetry
+  /// finds weights whose scale has no effect by it.
   [[nodiscard]] virtual Invariance invariance() const { return Invariance::none; }
   /// None for a norm that is not bounded.
   [[nodiscard]] virtual std::optional<Bend> bend() const { return {}; }
@@ -60,8 +60,8 @@ class FoldedNorm : public NoNorm {
   [[nodiscard]] std::string name() const override { return "FoldedNorm"; }
 };
 
-/// activation(norm(x) + residual) for any module: one op if the module is a Norm, else several. Hooks of the module see
-/// the result; hooks of an activation's own module are not called.
+/// activation(norm(x) + residual) for any module: one op if the module is a Norm, else several. Hooks of a Norm see the
+/// result, those of another module norm(x) alone. Hooks of an activation's own module are not called.
 Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then);
 /// activation(norm(conv(x)) + residual). It is conv2d_act() if the norm has been folded into the convolution
 /// (fold_batch_norm()) and no hook reads the tensor between them.
@@ -94,7 +94,7 @@ struct RmsNormLayerOptions {
   bool affine = true;
 };
 
-/// Root mean square over the last axes, whose sizes are `normalized_shape`. A weight, no bias.
+/// RMS norm over the last axes, whose sizes are `normalized_shape`. It has a weight, but no bias.
 class RMSNorm : public Norm {
  public:
   explicit RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options = {});
@@ -114,7 +114,8 @@ struct SimpleNormLayerOptions {
   Statistics statistics = Statistics::stable;
 };
 
-/// x / deviation over the last axes, whose sizes are `normalized_shape`. A weight, no bias.
+/// Simple norm, x / sqrt(var + eps), over the last axes, whose sizes are `normalized_shape`. It has a weight, but no
+/// bias.
 class SimpleNorm : public Norm {
  public:
   explicit SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options = {});
@@ -171,14 +172,14 @@ struct RmsNorm2dLayerOptions {
   bool affine = true;
 };
 
-/// Root mean square over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
+/// RMS norm over the channels of (N, channels, H, W), at each pixel. It has a weight, but no bias.
 class RMSNorm2d : public ChannelNorm {
  public:
   explicit RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
 };
 
-/// x / deviation over the channels of (N, channels, H, W), at each pixel. A weight, no bias.
+/// Simple norm over the channels of (N, channels, H, W), at each pixel. It has a weight, but no bias.
 class SimpleNorm2d : public ChannelNorm {
  public:
   explicit SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options = {});

@@ -14,7 +14,7 @@ namespace norma::nn {
 /// ", affine=false", or else ", bias=false", and ", statistics=sum_of_squares" where they are not the default.
 std::string norm_option_text(bool affine, Statistics statistics, bool bias = true);
 
-/// Throw Error, in the name of `layer`.
+/// Throw Error, in the name of `layer`, unless eps >= 0, or momentum lies in [0, 1] or is none.
 void check_eps(std::string_view layer, double eps);
 void check_momentum(std::string_view layer, double momentum);
 void check_momentum(std::string_view layer, std::optional<double> momentum);

@@ -4,11 +4,13 @@
 
 namespace norma::nn {
 
-/// Clips by norm: scales all gradients down to `max_norm` if their 2-norm together is larger. Returns that norm, a
-/// float64 number of rank 0 on their device, as in PyTorch. The sum is carried in float64 in a fixed order. Nobody
-/// waits for a device: the factor is computed there, and the host reads the norm only when it asks for item().
+/// Clips by norm, as torch.nn.utils.clip_grad_norm_: scales all gradients down to `max_norm` if their 2-norm together
+/// is larger. Returns that norm, a float64 number of rank 0 on their device. The sum is carried in float64 in a fixed
+/// order. The host does not wait for the device: the factor is computed there, and the host reads the norm only when it
+/// asks for item(). Throws Error unless max_norm > 0.
 Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm);
-/// Cuts every element of the gradients off at ±`limit`.
+/// Clamps every element of the gradients to ±`limit`, as torch.nn.utils.clip_grad_value_. Throws Error for a limit
+/// below 0.
 void clip_gradients_by_value(const Tensors& parameters, double limit);
 
 struct AdaptiveClipOptions {

@@ -39,7 +39,8 @@ class GradScaler {
   [[nodiscard]] int64_t growth_tracker() const { return growth_tracker_; }
   /// Must be called after each step, also after one that was left out.
   void update(bool finite);
-  /// Takes over another scaler's state. Throws Error for a factor not finite and positive, or a negative count.
+  /// Takes over another scaler's state. Throws Error unless the factor is finite and positive, and growth_tracker in
+  /// [0, growth_interval).
   void set_state(double factor, int64_t growth_tracker);
 
  private:

@@ -49,10 +49,12 @@ class Optimizer {
 
   /// Updates every parameter once.
   void step();
+  /// Removes the gradients of all parameters.
   void zero_grad();
 
-  // For a step that is recorded once and launched many times (core/device_graph.h), behind some steps of step(). Before
-  // the recording and before each launch, set_numbers(); behind a launch that made the update, count_launched_step().
+  // These functions are for a step that is recorded once and launched many times (core/device_graph.h), behind some
+  // steps of step(). Call set_numbers() before the recording and before each launch, and count_launched_step() behind
+  // each launch that made the update.
 
   /// False if the numbers of a step cannot be set without its kernels.
   [[nodiscard]] bool can_be_recorded() const { return !numbers_of_next_step().empty(); }
@@ -80,16 +82,17 @@ class Optimizer {
 
   /// The float32 master weights of bfloat16 and float16 parameters, by name. They share the optimizer's memory.
   [[nodiscard]] NamedTensors master_weights() const;
-  /// Begins master weights with the values of these names, which no 16-bit parameter has rounded, and rounds them into
-  /// the parameters. Names of other tensors are passed over. Throws Error for other sizes.
+  /// Sets the master weights of the 16-bit parameters with these names to values that were not rounded to 16 bits, and
+  /// rounds them into the parameters. Other names are ignored. Throws Error for other sizes.
   void set_master_weights(const NamedTensors& values);
 
-  /// "step" (int64 scalar) and, for each parameter that has been updated, its running averages ("momentum.<parameter>",
-  /// "exp_avg.<parameter>", "exp_avg_sq.<parameter>") and its master weight ("master.<parameter>"). They share the
-  /// optimizer's memory.
+  /// "step" and, for each parameter that has been updated, its running averages ("momentum.<parameter>",
+  /// "exp_avg.<parameter>", "exp_avg_sq.<parameter>") and its master weight ("master.<parameter>"), which share the
+  /// optimizer's memory; and "states", the number of these. "step" and "states" are int64 scalars.
   [[nodiscard]] NamedTensors state_dict() const;
-  /// Copies all of that from `dict`. Throws one Error that lists unexpected and misshapen names; nothing has changed
-  /// then. Missing averages start anew.
+  /// Copies all of that from `dict`. Averages and master weights that the saved optimizer did not have start anew.
+  /// Throws one Error that lists unexpected and misshapen names, and the absent ones if there are fewer than "states";
+  /// nothing has changed then.
   void load_state_dict(const NamedTensors& dict);
 
  protected:
@@ -110,12 +113,12 @@ class Optimizer {
   virtual void update(const std::vector<Update>& updates) = 0;
   /// The Step of each group (ops/optimizer/kernels.h) as plain numbers; empty for an optimizer that has none.
   [[nodiscard]] virtual std::vector<double> numbers_of_next_step() const { return {}; }
-  /// Where set_numbers() put the Step of a group; null outside record_step().
+  /// The place where set_numbers() put the Step of a group; null outside record_step().
   template <class Step>
   [[nodiscard]] const Step* recorded_numbers(const ParameterGroup& group) const {
     return guard_.defined() ? static_cast<const Step*>(numbers_.device_pointer()) + (&group - groups_.data()) : nullptr;
   }
-  /// Of record_step(); undefined outside.
+  /// The guard of record_step(); undefined outside of it.
   [[nodiscard]] const Tensor& guard() const { return guard_; }
 
  private:
@@ -142,7 +145,7 @@ class Optimizer {
   /// Converts gradients, updates these parameters, and puts the results into them.
   void update_batch(const std::vector<Update>& updates, const std::vector<Pending>& pending);
 
-  /// The step behind the count of steps.
+  /// The work of step(), without counting it.
   void make_step();
 
   std::vector<ParameterGroup> groups_;

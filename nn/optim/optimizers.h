@@ -74,15 +74,15 @@ struct LambOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-6;
-  double max_grad_norm = 1;  ///< the norm of all gradients together that they are first scaled down to; 0: not scaled
+  double max_grad_norm = 1;  ///< gradients whose norm together is larger are first scaled down to it; 0: not scaled
 };
 
 /// LAMB (You et al., "Large batch optimization for deep learning", 2020), as timm's Lamb: AdamW's direction, including
 /// the decay, scaled to the norm of the parameter:
 ///   m, v as AdamW, of g / max(1, |all g| / max_grad_norm);
 ///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay · p;  p -= lr · r · u
-/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. The gradients are
-/// not changed, and nobody waits for a device.
+/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. The gradients are not
+/// changed, and the host does not wait for the device.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
@@ -113,7 +113,8 @@ struct RmsPropTfOptions {
 /// RMSprop as in TensorFlow and timm's RMSpropTF: eps stands inside the root, the average of squares begins at 1, and
 /// the velocity includes the learning rate:
 ///   g = gradient + weight_decay · p;  s = s + (1 - alpha) · (g² - s);  v = momentum · v + lr · g / sqrt(s + eps);
-///   p -= v. Made of tensor functions.
+///   p -= v.
+/// It is made of tensor functions, so its steps cannot be recorded (can_be_recorded()).
 class RmsPropTf : public Optimizer {
  public:
   explicit RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions& options = {});
@@ -144,8 +145,9 @@ struct MuonOptions {
 /// orthogonal(m) is found by a few steps of Newton and Schulz's iteration, from X = m / max(|m|, eps):
 ///   A = X Xᵀ;  X = a · X + (b · A + c · A²) X,
 /// with numbers a, b, c for each step. It is computed in the dtype of the master weights; timm computes it in bfloat16.
-/// The other parameters take AdamW's step with the same learning rate: vectors, and filters that are depthwise, have
-/// fewer than 4 rows or columns, or more than 128 times as many of one as of the other. Made of tensor functions.
+/// The other parameters take AdamW's step with the same learning rate: vectors, depthwise filters, matrices with fewer
+/// than 4 rows or columns, and matrices with more than 128 times as many rows as columns or columns as rows. Muon is
+/// made of tensor functions, so its steps cannot be recorded (can_be_recorded()).
 class Muon : public Optimizer {
  public:
   explicit Muon(std::vector<ParameterGroup> groups, const MuonOptions& options = {});

@@ -37,9 +37,9 @@ Schedule one_cycle_momentum(const OneCycleOptions& options);
 
 struct StepOptions {
   /// Steps counted from 1, as in timm's MultiStepLRScheduler: {3} multiplies the factor by gamma from the third step
-  /// (step 2) on. PyTorch's MultiStepLR would have 2 for it.
+  /// (number 2) on. PyTorch's MultiStepLR counts from 0, and would have 2 for it.
   std::vector<int64_t> milestones;
-  double every = 0;  ///< or after every so many steps (0: not); 2.4 means at steps 3, 5, 8, …
+  double every = 0;  ///< also by gamma after every so many steps (0: never); 2.4 means at steps 3, 5, 8, …, from 0
   double gamma = 0.1;
 };
 Schedule step_schedule(const StepOptions& options);
