@@ -8,8 +8,8 @@
 
 namespace norma::train {
 
-// How the processes of a group decide as one. All of them call each of these functions at the same place. Alone in its
-// group a process does what it does without them.
+// How the processes of a group decide as one. All of them call each of these functions at the same place. In a group of
+// one process they do what the process would do without them.
 
 /// An error that all processes throw at the same place, with the same text: they may go on with other work together.
 class AgreedError : public Error {

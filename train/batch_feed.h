@@ -20,7 +20,7 @@ class BatchFeed {
   /// The next batch; none at the end.
   std::optional<data::Batch> next();
   /// Call it when the device has the work of a step, and before the host waits for it: takes the next batch and sends
-  /// its images. Does nothing where the device's copies are done at once. What it would throw, next() throws.
+  /// its images. Does nothing where the device's copies are done at once. An error of it is thrown by next().
   void send_next();
 
  private:

@@ -29,7 +29,8 @@ class DataParallel {
   /// statistics.
   void start(TrainingState& run);
 
-  /// loss.backward(). With `last`, of a step, gradients travel meanwhile.
+  /// loss.backward(). `last`: this is the last backward pass of a step, so the processes sum up gradients while it
+  /// runs.
   void backward(const Tensor& loss, bool last);
   /// Call it behind the last backward() of a step: gradients become their sums over the processes. Returns the sum of
   /// `loss`, and all processes know of a signal that came to one (train/interrupt.h).

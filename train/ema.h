@@ -10,8 +10,8 @@ namespace norma::train {
 
 struct EmaOptions {
   double decay = 0.9998;
-  bool warmup = false;                  ///< the decay rises to `decay` from 0: 1 - (1 + n)^(-2/3) in update n + 2
-  std::set<std::string> constant = {};  ///< tensors that stay as they are: their averages are those of update 1
+  bool warmup = false;                  ///< the decay rises from 0 to `decay`: 1 - n^(-2/3) in update n, from 1
+  std::set<std::string> constant = {};  ///< names of tensors whose averages stay as at update 1
 };
 
 /// An exponential moving average of a state dict, as timm's ModelEmaV3: after each update average = decay · average +

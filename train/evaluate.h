@@ -18,8 +18,8 @@ struct Evaluation {
   double loss = 0;      ///< mean cross-entropy, without label smoothing
   /// Share of images whose label has one of the five largest logits; none with fewer than six classes.
   std::optional<double> top5 = {};
-  /// Of each image, in the order in which they are read, the same for all runs on the same test images; `accuracy` is
-  /// their mean.
+  /// Whether the answer to each image is right. The images are in the order in which they are read, the same for all
+  /// runs on the same test images; `accuracy` is the mean of these bits.
   ImageBits right = {};
   int64_t images = 0;
   int64_t skipped_images = 0;  ///< Dataset::skipped(); evaluate() leaves it to callers, who have the dataset

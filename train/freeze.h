@@ -42,7 +42,8 @@ class FrozenTensors {
 /// "freeze: 3 of 62 parameters (9536 of 11181642 elements) and the statistics of 1 norm stay as they are"
 std::string frozen_text(const nn::Module& model);
 
-/// What a step saves by frozen parts. Measured before a run's first step with images of zeros, and leaves no trace.
+/// The time and memory of a step with and without the frozen parts, for images of zeros. Measuring leaves no trace in
+/// the run.
 struct FreezeSavings {
   int64_t images = 0;  ///< in the step
   double seconds = 0;  ///< forward and backward

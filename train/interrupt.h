@@ -24,18 +24,18 @@ class InterruptGuard {
   static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 };
 
-/// True iff a signal came since the first of the living guards was made. While a SharedInterrupts lives: if all
-/// processes know so.
+/// True iff a signal came since the first of the living guards was made. While a SharedInterrupts lives, it becomes
+/// true in all processes together, at settle().
 bool interrupted();
 /// That signal; 0 if none came.
 int interrupting_signal();
 
 /// While one lives, processes that work together end together: a signal counts when settle() says so, which all of them
-/// call at the same places. SIGUSR1 stands for SIGINT and SIGUSR2 for SIGTERM, as mpirun passes those on to its
-/// processes, and for the others ends them.
+/// call at the same places. SIGUSR1 counts as SIGINT, and SIGUSR2 as SIGTERM: mpirun passes SIGUSR1 and SIGUSR2 on to
+/// its processes, but on SIGINT and SIGTERM it ends them.
 class SharedInterrupts {
  public:
-  /// `prints`: a signal's line appears; one process is enough for that.
+  /// `prints`: this process prints the line of a signal; one process is enough for that.
   explicit SharedInterrupts(bool prints);
   ~SharedInterrupts();
   SharedInterrupts(const SharedInterrupts&) = delete;
@@ -43,7 +43,7 @@ class SharedInterrupts {
 
   /// True iff a signal came to this process.
   static bool is_pending();
-  /// `any`: one came to some process.
+  /// `any`: a signal came to some process.
   static void settle(bool any);
 };
 

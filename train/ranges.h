@@ -25,7 +25,7 @@ inline constexpr Range<int64_t> kLogInterval{1, 1'000'000'000};
 /// Steps of a benchmark, batches of a recalibration.
 inline constexpr Range<int64_t> kSteps{1, 1'000'000};
 inline constexpr Range<int64_t> kStepsOrNone{0, 1'000'000};
-/// Together with the two above and below, 8192² pixels of float32 stay below 2^63 bytes.
+/// With kChannels channels and kImageSize² pixels of float32, so many images stay below 2^63 bytes.
 inline constexpr Range<int64_t> kSweepBatch{1, 65'536};
 inline constexpr Range<int64_t> kProcesses{1, 65'536};
 inline constexpr Range<int64_t> kTimeout{1, 1'000'000};  ///< seconds

@@ -44,15 +44,15 @@ struct Recipe {
   // data/.
   std::vector<double> scale;                       ///< range of a resized crop's share of the area; empty: none
   std::vector<double> ratio = {3.0 / 4, 4.0 / 3};  ///< width to height of resized crops
-  double hflip = 0;                                ///< probability; `flip` is another way of drawing 0.5
+  double hflip = 0;  ///< probability of mirroring; `flip` does it with 0.5 by other random numbers
   double vflip = 0;
   std::string color_jitter;  ///< "0.4", "0.4,0.4,0.4,0.1"; "": none
   std::string aa;            ///< automatic augmentation: "rand-…", "ta_wide"; "": none
   double reprob = 0;         ///< probability of random erasing
   std::string remode = "const";
   int64_t recount = 1;
-  std::string train_interpolation = "bilinear";  ///< for images that are resized or moved; or bicubic, random
-  std::string interpolation = "bilinear";        ///< for test images that are resized; or bicubic
+  std::string train_interpolation = "bilinear";  ///< bilinear, bicubic or random: for resized or moved images
+  std::string interpolation = "bilinear";        ///< bilinear or bicubic: for resized test images
   double crop_pct = 0.875;                       ///< TransformOptions::crop_pct, for evaluation too
   double mixup = 0;                              ///< alpha of mixup; 0: none
   double cutmix = 0;
@@ -83,7 +83,7 @@ struct Recipe {
   int64_t lr_base_size = 256;
   std::string lr_base_scale;        ///< linear or sqrt; "": sqrt for adamw and lamb, else linear, as in timm
   double warmup_epochs = 0;         ///< the rate rises for this long; one-cycle: 0 means 30 % of the run
-  std::optional<double> warmup_lr;  ///< the rate at its begin; none: see make_schedules()
+  std::optional<double> warmup_lr;  ///< the rate at the start of the warm-up; none: see make_schedules()
   bool warmup_prefix = false;       ///< with warmup_lr: the schedule begins after the warm-up
   double min_lr = 0;                ///< cosine, poly: the rate at the end
   double cooldown_epochs = 0;       ///< cosine, poly: for this long at the end the rate is min_lr
@@ -93,21 +93,22 @@ struct Recipe {
   bool sched_on_updates = true;                         ///< the rate moves with every step; false: once an epoch
   double smoothing = 0;                                 ///< of the labels
   bool bce_loss = false;                    ///< binary cross entropy over the classes instead of cross entropy
-  std::optional<double> bce_target_thresh;  ///< with it: targets above this become 1, others 0
+  std::optional<double> bce_target_thresh;  ///< with bce_loss: targets above this become 1, others 0
   double clip_grad = 0;                     ///< the limit that clip_mode describes; 0: not clipped
   std::string clip_mode = "norm";           ///< one of clip_mode_names()
   bool skip_nonfinite = false;              ///< leave out steps whose loss or gradients are not finite
-  int64_t max_nonfinite = 10;               ///< with it: stop after this many of them in a row
-  std::string initial_checkpoint;           ///< the file with the weights to begin with (initial_weights.h); "": none
-  bool reset_head = false;                  ///< with it: the classifier keeps its start values
-  bool use_ema = false;                     ///< with it: take the averaged weights of the file
-  bool strict = false;                      ///< with it: all tensors must be there, and be of use
-  std::string convert_norm = "keep";        ///< with it: the way to other norms (convert_norm.h)
-  int64_t convert_batches = 10;             ///< training batches for it
-  std::string from_norm;                    ///< the norm in the file; "": the file says it
-  std::optional<double> head_lr;            ///< learning rate of the classifier; none: lr
-  std::vector<std::string> freeze;          ///< patterns of parameters that stay as they are (freeze.h)
-  bool model_ema = false;                   ///< keep a moving average of the weights (ema.h), and evaluate it, too
+  int64_t max_nonfinite = 10;               ///< with skip_nonfinite: stop after this many such steps in a row
+  // The weights to begin with. Without initial_checkpoint the six members behind it have no effect.
+  std::string initial_checkpoint;     ///< the file with them (initial_weights.h); "": none
+  bool reset_head = false;            ///< the classifier keeps its start values
+  bool use_ema = false;               ///< take the averaged weights of the file
+  bool strict = false;                ///< an Error for tensors of norms and the classifier that one side lacks
+  std::string convert_norm = "keep";  ///< how new norms are fitted (convert_norm.h)
+  int64_t convert_batches = 10;       ///< training batches for convert_norm
+  std::string from_norm;              ///< the norm of the network in the file; "": as the file says
+  std::optional<double> head_lr;      ///< learning rate of the classifier; none: lr
+  std::vector<std::string> freeze;    ///< patterns of parameters that stay as they are (freeze.h)
+  bool model_ema = false;             ///< keep a moving average of the weights (ema.h), and evaluate it, too
   double model_ema_decay = 0.9998;
   bool model_ema_warmup = false;  ///< the average begins with a small decay
   uint64_t seed = 0;              ///< of the start values, the order of images, dropout and drop path
@@ -116,7 +117,7 @@ struct Recipe {
   std::string precision = "float32";  ///< one of precision_names()
   std::string cast_policy;            ///< text of nn/cast_policy.h; "": the default
   std::string cast_policy_file;       ///< where it came from, for messages
-  std::vector<std::string> cast;      ///< changes of it: "layer_norm_2d=lower" (nn::set_cast())
+  std::vector<std::string> cast;      ///< changes of the cast policy: "layer_norm_2d=lower" (nn::set_cast())
 };
 
 std::vector<std::string> optimizer_names();

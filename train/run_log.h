@@ -55,9 +55,9 @@ bool has_finished_epoch(const std::filesystem::path& folder);
 
 /// The logs of a run in its folder. metrics.csv has every row. summary.csv has a row at the end of each epoch, under
 /// timm's columns. log.jsonl has both, as objects with "type" "metrics" or "epoch"; "epoch" is the epochs done in both.
-/// It also has the objects of note(). One with "at" "end" goes when a run goes on behind it.
-/// The event file for TensorBoard begins with the first row. A resumed run continues the first three without a repeated
-/// or lost row, wherever it was killed, and begins another event file.
+/// It also has the objects of note(). One with "at" "end" is removed when its run is resumed, which writes it again at
+/// the end. The event file for TensorBoard begins with the first row. A resumed run continues the first three files
+/// without a repeated or lost row, wherever it was killed, and begins another event file.
 class RunLog {
  public:
   /// Throws Error that names the file when one cannot be written, or exists and is not of a training run, and Error

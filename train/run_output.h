@@ -32,9 +32,10 @@ void remove_old_recovery(const std::filesystem::path& folder, const KeepOptions&
 void save_recovery(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,
                    int64_t step_in_epoch);
 
-/// Call it with weights just evaluated, with Checkpoint::metric and best. Writes last.safetensors and
-/// checkpoint-EPOCH.safetensors; model_best.safetensors becomes another name of the former if they are the best. The
-/// KeepOptions::history checkpoint-… with the highest metric stay; of equal ones the earlier. Throws Error.
+/// Call it with weights just evaluated, with Checkpoint::metric and best. Writes last.safetensors;
+/// model_best.safetensors becomes another name (a link) of it if the weights are the best. With KeepOptions::history
+/// above 1 so does checkpoint-EPOCH.safetensors, and as many checkpoint-… with the highest metric stay; of equal ones
+/// the earlier. Throws Error.
 void save_evaluated(const std::filesystem::path& folder, const KeepOptions& options, const Checkpoint& checkpoint,
                     int64_t epoch);
 

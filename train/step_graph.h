@@ -35,7 +35,8 @@ GraphMode graph_mode_from_string(const std::string& name);
 /// step and with release(), and is recorded anew behind them.
 class StepGraph {
  public:
-  /// Ordinary steps before a recording: the first makes the optimizer's averages, and both warm libraries up.
+  /// The number of ordinary steps before a recording. The first makes the optimizer's averages, and both let libraries
+  /// choose their kernels.
   static constexpr int64_t kWarmUp = 2;
 
   /// The reason why no step on `device` can be recorded; "" if some can. `optimizer`: null for inference. `alone`: no

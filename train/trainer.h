@@ -88,9 +88,9 @@ class Trainer {
   /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, after resuming the log has the
   /// rows of an uninterrupted run, except for times. Throws Error when the output folder holds the checkpoint of
   /// another run or the logs of a finished epoch, another process is writing there or it is moved, when a file cannot
-  /// be written, and when the loss or a gradient becomes NaN or infinite, naming the op and the layer
-  /// (Recipe::skip_nonfinite leaves such steps out). The last checkpoint stays. Throws OutOfMemory with the parts of
-  /// the memory and the largest batch that fits.
+  /// be written, and when the loss or a gradient (StepFaults::look_at()) becomes NaN or infinite, naming the op and the
+  /// layer (Recipe::skip_nonfinite leaves such steps out). The last checkpoint stays. Throws OutOfMemory with the parts
+  /// of the memory and the largest batch that fits.
   TrainResult run();
   /// Evaluates the network on a fixed part of the training images (evaluate_on_training_images()), outside the time of
   /// run().

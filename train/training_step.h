@@ -37,7 +37,8 @@ class StepFaults {
   /// Call it before the forward pass of a step: keeps the state that the step changes before its update.
   void begin_step();
   /// Call it after the gradients of a step. Returns two float64 numbers on the loss's device: the loss, and a number
-  /// that is finite iff the gradients are.
+  /// that is finite iff the gradients are. Where steps cannot be left out, it looks only at the gradient of the first
+  /// trained parameter: most errors of later layers reach it.
   [[nodiscard]] Tensor look_at(const Tensor& loss) const;
   /// Decides by what look_at() found if the update can be made, and otherwise undoes the step's changes. Waits for the
   /// device. Throws Error that names the op and the layer of the first number that is not finite, if such steps are not
