@@ -20,7 +20,7 @@ std::string excerpt(std::string_view text, size_t limit = 100);
 /// `limit`.
 std::string excerpt_list(const std::vector<std::string>& names, std::string_view separator = ", ", size_t limit = 100);
 
-/// Columns that a UTF-8 text takes on a terminal: its characters.
+/// The columns that a UTF-8 text takes on a terminal, counted as one for each character.
 size_t columns_of(std::string_view text);
 
 /// "17 bytes", "1 MiB", "2.5 GiB".

@@ -7,7 +7,7 @@
 
 namespace norma {
 
-/// The number that the whole text is. None for any other text, and for a number that T cannot hold.
+/// The number that the whole text spells. None if the text is not a number alone, or one that T cannot hold.
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   T value{};

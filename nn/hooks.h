@@ -8,7 +8,7 @@
 
 namespace norma::nn {
 
-/// Registers hooks, and removes them at the end of the scope.
+/// Registers hooks, and removes them at the end of the scope. The modules must outlive it.
 class Hooks {
  public:
   Hooks() = default;

@@ -6,8 +6,8 @@
 
 namespace norma::train {
 
-/// A folder for results, written into by its name and held open meanwhile, so that a folder that takes its place under
-/// that name is noticed.
+/// A folder for results. Files are written to it by its name. It is also held open, so that check_in_place() notices
+/// when another folder has taken that name.
 class HeldFolder {
  public:
   /// Throws Error "op: cannot write FOLDER: …" when it cannot be opened.

@@ -18,8 +18,8 @@ struct LayerBytes {
   int64_t bytes = 0;
 };
 
-/// Records, while it lives, which layer of a network is active, so that the tape's memory can be given to the innermost
-/// layer that ran. For one thread only.
+/// Records, while it lives, which layer of a network is active, so that the tape's memory can be attributed to the
+/// innermost layer that ran. For one thread only.
 class LayerNodes : public nn::ModuleObserver {
  public:
   /// `model` must outlive it.

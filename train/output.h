@@ -58,7 +58,7 @@ void check_replaceable(std::string_view op, const std::filesystem::path& file, s
                        const std::function<bool(std::string_view beginning)>& is_former);
 
 /// Throws Error when `output`, to be written, is the same file as `input`, by whatever names and links, existing or
-/// not. The other two are the users' names: "--output".
+/// not. `output_name` and `input_name` are the options that gave the two: "--output".
 void check_other_file(std::string_view op, std::string_view output_name, const std::filesystem::path& output,
                       std::string_view input_name, const std::filesystem::path& input);
 

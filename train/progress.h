@@ -24,7 +24,8 @@ struct ProgressOptions {
   int64_t log_interval = 50;  ///< steps between two plain lines
   bool quiet = false;         ///< print nothing but warnings
   std::FILE* out = stdout;    ///< a failure to write there does not throw (output.h)
-  /// Seconds after these steps, given the total of the steps; the time left then includes both.
+  /// The seconds of work that follows these steps, given the total seconds of the steps. The time left then includes
+  /// both. Empty: none follows.
   std::function<double(double seconds)> time_after = {};
 };
 

@@ -38,7 +38,8 @@ struct TrainerOptions {
   bool tensorboard = false;  ///< write an event file for TensorBoard
   bool quiet = false;        ///< print nothing but warnings
   std::string label;         ///< at the front of the progress display
-  /// For the display: seconds after this run, given its total. Empty: none.
+  /// For the progress display: the seconds of work that follows this run, given the total seconds of this run. Empty:
+  /// none follows.
   std::function<double(double seconds)> time_after = {};
   /// Called before each "step", "save", "evaluate" and "log". An exception from it ends the run there.
   std::function<void(std::string_view stage)> before_stage = {};
