@@ -17,23 +17,28 @@ struct TensorOptions {
 /// The dtype, device and suggested format of x.
 TensorOptions options_like(const Tensor& x);
 
-// All functions below throw Error when elements or bytes cannot be counted in 64 bits, OutOfMemory when there is no
-// room.
+// The functions that make a tensor throw Error when elements or bytes cannot be counted in 64 bits, and OutOfMemory
+// when there is no room.
 
-/// Elements are uninitialised.
+/// A tensor whose elements are uninitialised.
 Tensor empty(const Sizes& sizes, const TensorOptions& options = {});
+/// A tensor of zeros.
 Tensor zeros(const Sizes& sizes, const TensorOptions& options = {});
+/// A tensor of ones.
 Tensor ones(const Sizes& sizes, const TensorOptions& options = {});
+/// A tensor whose elements are all `value`.
 Tensor full(const Sizes& sizes, double value, const TensorOptions& options = {});
 /// A tensor of rank 0.
 Tensor scalar(double value, DType dtype = DType::float32, Device device = default_device());
 /// An uninitialised tensor with exactly these strides (in elements).
 Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options = {});
 
-/// Tensors with the sizes, dtype and device of x. Format `preserve` keeps x's strides when those are dense, else the
-/// order of its axes (see preserved_strides).
+/// An uninitialised tensor with the sizes, dtype and device of x. Format `preserve` keeps x's strides when those are
+/// dense, else the order of its axes (see preserved_strides).
 Tensor empty_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+/// Zeros in a tensor of empty_like().
 Tensor zeros_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
+/// Ones in a tensor of empty_like().
 Tensor ones_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 
 /// [0, 1, …, count - 1]
@@ -44,9 +49,10 @@ template <class T>
 Tensor from_vector(const std::vector<T>& values, const Sizes& sizes,
                    const TensorOptions& options = {.dtype = dtype_of<T>()});
 
-/// Independent float32 or float64 numbers, uniform in [0, 1) (rand) or standard normal (randn). Element i (row-major)
-/// depends only on the generator's state, not on the format or the number of threads. Throws Error for another dtype.
+/// Independent float32 or float64 numbers, uniform in [0, 1). Element i (row-major) depends only on the generator's
+/// state, not on the format or the number of threads. Throws Error for another dtype.
 Tensor rand(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
+/// Independent standard normal numbers; all else is as in rand().
 Tensor randn(const Sizes& sizes, const TensorOptions& options = {}, Generator& generator = default_generator());
 /// Integers in [low, high), int64 by default. Throws Error unless low < high.
 Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOptions& options = {.dtype = DType::int64},
@@ -54,13 +60,16 @@ Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOption
 /// A random order of 0 … count - 1, int64, on the default device.
 Tensor randperm(int64_t count, Generator& generator = default_generator());
 
-/// Fill x in place (counted as an in-place change). Throw Error for a tensor that takes part in a graph. Random numbers
-/// fill float32 and float64 only, and other dtypes are an Error.
+/// Sets every element of x to `value` (counted as an in-place change). Throws Error for a tensor that takes part in a
+/// graph.
 void fill_(const Tensor& x, double value);
+/// fill_() with 0.
 void zero_(const Tensor& x);
+/// Fills x, float32 or float64, with independent numbers, uniform in [low, high). Otherwise as fill_().
 void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator());
+/// Fills x, float32 or float64, with independent normal numbers. Otherwise as fill_().
 void normal_(const Tensor& x, double mean, double std, Generator& generator = default_generator());
-/// Fills x with normal numbers, drawn again while outside [low, high]. Throws Error unless low < high.
+/// Fills x as normal_(), but draws a number again while it lies outside [low, high]. Throws Error unless low < high.
 void truncated_normal_(const Tensor& x, double mean, double std, double low, double high,
                        Generator& generator = default_generator());
 

@@ -213,6 +213,7 @@ Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, co
 /// True iff ops are recorded on this thread, as they are at first. Guards and set_grad_enabled() change it; so does
 /// backward() while it runs.
 bool grad_enabled();
+/// Sets whether this thread's ops are recorded.
 void set_grad_enabled(bool enabled);
 
 /// Sets whether gradients are on for as long as it lives.

@@ -73,6 +73,7 @@ struct StdConv2dOptions {
   double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;
 };
+/// Conv2d with a weight that standardize_weight() standardises in each forward pass; timm's StdConv2d.
 class StdConv2d : public ConvolutionModule {
  public:
   StdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const StdConv2dOptions& options = {});
@@ -94,7 +95,8 @@ struct ScaledStdConv2dOptions {
   double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;
 };
-/// StdConv2d with a third parameter, gain of (out, 1, 1, 1).
+/// StdConv2d scaled by gamma / sqrt(fan-in) · gain, with the third parameter gain of (out, 1, 1, 1); timm's
+/// ScaledStdConv2d.
 class ScaledStdConv2d : public ConvolutionModule {
  public:
   ScaledStdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const ScaledStdConv2dOptions& options = {});

@@ -18,7 +18,7 @@ inline constexpr double kReluGain = 1.4142135623730951;
 /// He et al., "Delving deep into rectifiers", 2015: normal with deviation gain / sqrt(fan).
 void kaiming_normal_(const Tensor& weight, Fan fan = Fan::in, double gain = kReluGain,
                      Generator& generator = default_generator());
-/// The same deviation, but uniform in ±gain · sqrt(3 / fan).
+/// As kaiming_normal_() with the same deviation, but uniform in ±gain · sqrt(3 / fan).
 void kaiming_uniform_(const Tensor& weight, Fan fan = Fan::in, double gain = kReluGain,
                       Generator& generator = default_generator());
 /// Normal around 0, drawn again outside ±2 (an absolute bound, as in timm: with deviation 0.02 it hardly ever acts).

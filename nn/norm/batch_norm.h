@@ -207,16 +207,19 @@ class InstanceNorm : public Norm {
   Tensor running_var_;
 };
 
+/// Instance norm of (N, channels, L) or (channels, L).
 class InstanceNorm1d : public InstanceNorm {
  public:
   explicit InstanceNorm1d(int64_t channels, const InstanceNormLayerOptions& options = {})
       : InstanceNorm(1, channels, options) {}
 };
+/// Instance norm of (N, channels, H, W) or (channels, H, W).
 class InstanceNorm2d : public InstanceNorm {
  public:
   explicit InstanceNorm2d(int64_t channels, const InstanceNormLayerOptions& options = {})
       : InstanceNorm(2, channels, options) {}
 };
+/// Instance norm of (N, channels, D, H, W) or (channels, D, H, W).
 class InstanceNorm3d : public InstanceNorm {
  public:
   explicit InstanceNorm3d(int64_t channels, const InstanceNormLayerOptions& options = {})
