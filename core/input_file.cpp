@@ -80,10 +80,10 @@ std::string InputFile::read_rest() {
   std::string bytes;
   for (size_t got = kChunk; got == kChunk;) {
     const size_t before = bytes.size();
-    check(before <= limit_, op_, "cannot read {}: expected at most {}, got more", name_, byte_text(limit_));
     bytes.resize(before + kChunk);
     got = read(bytes.data() + before, kChunk);
     bytes.resize(before + got);
+    check(bytes.size() <= limit_, op_, "cannot read {}: expected at most {}, got more", name_, byte_text(limit_));
   }
   return bytes;
 }

@@ -89,9 +89,9 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const Con
     : ConvolutionModule("Conv2d", in_channels, out_channels, kernel, options) {}
 
 void ConvolutionModule::set_parameters(const Tensor& weight, const Tensor& bias) {
-  check_sizes("Conv2d", "weight", weight, weight_.sizes());
+  check_sizes(layer_, "weight", weight, weight_.sizes());
   if (bias.defined()) {
-    check_sizes("Conv2d", "bias", bias, {weight_.size(0)});
+    check_sizes(layer_, "bias", bias, {weight_.size(0)});
   }
   const bool trained = weight_.requires_grad();
   drop_parameter("weight");

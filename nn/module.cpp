@@ -177,7 +177,7 @@ std::shared_ptr<Module> Module::replace_module(const std::string& path, std::sha
       for (size_t i = 0; i < own->children_.size(); ++i) {
         if (own->children_[i].first == name) {
           check(own->slots_[i].has_value(), "replace_module", "path: the module '{}' is held by its parent", path);
-          module->train(own->children_[i].second->is_training());
+          module->take_mode(*own->children_[i].second);
           std::swap(own->children_[i].second, module);
           return module;
         }
@@ -240,6 +240,11 @@ int64_t Module::parameter_count() const {
 
 void Module::train(bool on) {
   walk(*this, "", [&](const std::string&, Module& module) { module.training_ = on; });
+}
+
+void Module::take_mode(const Module& other) {
+  train(other.training_);  // is_training() is false where statistics are frozen
+  has_frozen_statistics_ = has_frozen_statistics_ || other.has_frozen_statistics_;
 }
 
 void Module::convert_tensors(const std::function<bool(const Tensor&)>& wanted,

@@ -101,8 +101,8 @@ class Module {
   /// The number of elements in all parameters.
   [[nodiscard]] int64_t parameter_count() const;
 
-  /// Puts `module` in the place of the one at the dotted `path` ("layer1.0.bn1"), in its mode (training or evaluation),
-  /// and returns the old one. Handles on the old module still refer to it. Throws Error for an unknown path (with the
+  /// Puts `module` in the place of the one at the dotted `path` ("layer1.0.bn1"), in its mode (take_mode()), and
+  /// returns the old one. Handles on the old module still refer to it. Throws Error for an unknown path (with the
   /// nearest known one) and for a module that its parent holds itself, without a ChildSlot.
   std::shared_ptr<Module> replace_module(const std::string& path, std::shared_ptr<Module> module);
   /// All modules that replace_module() can replace, with their paths.
@@ -117,6 +117,9 @@ class Module {
   /// statistics and leaves them as they are. nn/freeze.h freezes by names.
   void freeze_statistics(bool on = true) { has_frozen_statistics_ = on; }
   [[nodiscard]] bool has_frozen_statistics() const { return has_frozen_statistics_; }
+  /// Sets the training or evaluation of `other`, here and in all children, and freezes the statistics if other's are
+  /// frozen.
+  void take_mode(const Module& other);
 
   // --- conversion, in place: handles held elsewhere (by an optimizer) refer to the converted parameters -------------
   /// Converts floating parameters, their gradients and floating buffers. Throws Error unless `dtype` is floating.

@@ -4,6 +4,7 @@
 #include "core/tape.h"
 #include "nn/module.h"
 #include "nn/norm/batch_norm.h"
+#include "ops/shape/copy.h"
 
 #include <memory>
 #include <optional>
@@ -88,9 +89,11 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
         "model: expected batch norms whose statistics are not frozen, got none");
   check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
   const Device device = model.device();
+  const Tensors parameters = model.parameters();
+  const DType dtype = parameters.empty() ? DType::float32 : parameters.front().dtype();
   int64_t used = 0;
   for (; batch && used < max_batches; batch = batches.next()) {
-    model(data::images_on(*batch, device));
+    model(to(data::images_on(*batch, device), dtype));
     ++used;
   }
   for (const auto& norm : norms) {

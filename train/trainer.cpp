@@ -289,6 +289,7 @@ void Trainer::take_averages(int64_t batches) {
       make_model(in_full_precision(state_.recipe), state_.train_set->info().num_classes());
   load_averages(state_, *averaged);
   if (batches > 0) {
+    freeze(*averaged, state_.recipe);  // frozen statistics stay as they are
     data::Loader loader = make_train_loader(state_.recipe, state_.train_set, options_.workers, /* first_step= */ 0,
                                             averaged->device(), state_.processes.part());
     recalibrate(*averaged, loader, batches);

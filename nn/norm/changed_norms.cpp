@@ -102,7 +102,8 @@ std::vector<double> values_of(const Module& module, const std::string& name, int
 }
 
 bool has_alpha(const Module& norm) {
-  return dynamic_cast<const MapNorm*>(&norm) != nullptr && tensor_of(norm, "alpha").defined();
+  return dynamic_cast<const MapNorm*>(&norm) != nullptr && tensor_of(norm, "alpha").defined() &&
+         dynamic_cast<const SeedNorm*>(&norm) == nullptr;  // whose alpha is a factor of its scale
 }
 
 std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {

@@ -165,7 +165,7 @@ std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, co
   std::shared_ptr<Module> result = make_norm(to, norm.channels());
   result->to(dtype_of(norm, dtype_of(model, DType::float32)));
   result->to(model.device());
-  result->train(norm.is_training());
+  result->take_mode(norm);
   // The weight of a global response norm is not a factor of the output: its 0 is another norm's 1.
   const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
                             (dynamic_cast<const GlobalResponseNorm*>(result.get()) != nullptr);

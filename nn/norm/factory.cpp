@@ -167,11 +167,10 @@ bool has_lazy_norms() {
 void make_lazy_parameters(Module& network, const Sizes& images) {
   Sizes one = images;
   one[0] = 1;
-  const bool training = network.is_training();
   const NoGradGuard guard;
+  const Modes modes(network);
   network.eval();
   network(zeros(one));
-  network.train(training);
 }
 
 std::vector<std::string> norm_names() {

@@ -75,8 +75,8 @@ std::shared_ptr<Module> make_norm(const std::string& text, int64_t channels);
 
 /// True iff a registered norm is lazy.
 bool has_lazy_norms();
-/// Passes one image of zeros with the sizes of `images`, (N, C, H, W), through a network, so that lazy norms make their
-/// parameters.
+/// Passes one image of zeros with the sizes of `images`, (N, C, H, W), through a float32 network in evaluation mode, so
+/// that lazy norms make their parameters. The network's modes stay as they were.
 void make_lazy_parameters(Module& network, const Sizes& images);
 
 /// All registered names, in the order of registration.

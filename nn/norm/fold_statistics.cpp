@@ -149,7 +149,7 @@ int64_t fold_statistics(Module& model, Module& old) {
     check(statistics && statistics->mean.defined(), kOp, "'{}': expected running statistics to fold, got {}", norm.path,
           norm.before->name());
     check(sets_of(*norm.after) || has_alpha(*norm.after), kOp,
-          "'{}': expected batch, group, layer2d, instance, simple2d, rms2d or dyt, got {}", norm.path,
+          "'{}': expected batch, group, layer2d, instance, simple2d, rms2d, dyt or derf, got {}", norm.path,
           norm.after->name());
     const WeightAndBias has_weight(kOp, norm.path, *norm.after);
   }

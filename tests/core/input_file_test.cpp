@@ -27,6 +27,8 @@ TEST_CASE("input file: a whole file, through links, and in parts") {
 
 TEST_CASE("input file: a file of the system that says it has no bytes") {
   CHECK(read_text_file("op", "/proc/self/status", 1 << 20).starts_with("Name:"));
+  CHECK(error_of([] { read_text_file("op", "/proc/self/status", 10); }) ==
+        "op: cannot read /proc/self/status: expected at most 10 bytes, got more");
 }
 
 TEST_CASE("input file: what is not read, each with its error") {

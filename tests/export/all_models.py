@@ -42,8 +42,9 @@ EPS = 2.0**-20  # as in norma export --check
 def python_with(folder):
     python = folder / "bin" / "python"
     imports = [python, "-c", "import " + ", ".join(MODULES)]
-    if not python.exists() or subprocess.run(imports, capture_output=True).returncode != 0:
+    if not python.exists():
         venv.create(folder, with_pip=True)
+    if subprocess.run(imports, capture_output=True).returncode != 0:
         subprocess.run([python, "-m", "pip", "install", "--quiet", *MODULES], check=True)
     return python
 

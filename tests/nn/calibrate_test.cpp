@@ -203,7 +203,7 @@ TEST_CASE("calibrate_norms, fold_statistics: norms that stay are left as they ar
 TEST_CASE("calibrate_norms: a norm without a bias comes as near as one factor can") {
   const auto old = two_norms("batch");
   give_numbers(*old);
-  for (const std::string to : {"rms2d", "simple2d"}) {
+  for (const std::string to : {"rms2d", "simple2d", "seednorm"}) {
     CAPTURE(to);
     const auto model = with_weights_of(*old, [&] { return two_norms(to); });
     const ImageBatches batches = some_batches(DType::float64);
@@ -285,8 +285,14 @@ TEST_CASE("calibrate_norms, fold_statistics: norms that they cannot fit are refu
         }).starts_with("fold_statistics: '1': expected running statistics to fold, got BatchNorm2d(8, "));
   CHECK(is_unchanged(*model, before));
   CHECK(error_of([&] { fold_statistics(*two_norms("frn"), *old); }) ==
-        "fold_statistics: '1': expected batch, group, layer2d, instance, simple2d, rms2d or dyt, got "
+        "fold_statistics: '1': expected batch, group, layer2d, instance, simple2d, rms2d, dyt or derf, got "
         "FilterResponseNormTlu2d(8, eps=1e-05)");
+  const auto seed = two_norms("seednorm");
+  const auto before_seed = copies_of(*seed);
+  CHECK(error_of([&] {
+          fold_statistics(*seed, *old);
+        }).starts_with("fold_statistics: '1': expected batch, group, layer2d, instance, simple2d, rms2d, dyt or derf"));
+  CHECK(is_unchanged(*seed, before_seed));
 }
 
 TEST_CASE("fold_statistics: images with the running statistics get batch norm's outputs") {

@@ -55,6 +55,18 @@ TEST_CASE("replace_module: the child a parent reaches through its slot, in the m
   CHECK(!net.children()[1].second->is_training());
   CHECK(net.state_dict().size() == 4);
 
+  // Frozen statistics stay frozen through train(), also those of another norm in that place.
+  net.children()[1].second->freeze_statistics();
+  net.train();
+  net.replace_module("1", std::make_shared<BatchNorm2d>(3));
+  convert_norm(net, "batch", "frozen_batch");
+  convert_norm(net, "frozen_batch", "batch");
+  net.train();
+  Module& norm = *net.children()[1].second;
+  CHECK(!norm.is_training());
+  norm.freeze_statistics(false);
+  CHECK(norm.is_training());
+
   const auto model = models::create_model("resnet18", {.num_classes = 3});
   const Tensor x = random_tensor({2, 3, 32, 32}, 1, DType::float32);
   const NoGradGuard guard;

@@ -394,6 +394,20 @@ TEST_CASE("freeze: recalibration keeps frozen statistics") {
         "recalibrate: model: expected batch norms whose statistics are not frozen, got none");
 }
 
+TEST_CASE("freeze: averages that get new statistics keep the frozen ones") {
+  Recipe recipe = frozen_recipe();
+  recipe.model_ema = true;
+  Trainer trainer(recipe, {.quiet = true});
+  const auto before = copies_of(trainer.model()->named_buffers());
+  trainer.run();
+  trainer.take_averages(2);
+  for (const auto& [name, x] : trainer.model()->named_buffers()) {
+    if (!nn::is_counter(name)) {
+      CHECK_MESSAGE((max_difference(x, before.at(name)) == 0) == is_frozen_name(name), name);
+    }
+  }
+}
+
 TEST_CASE("freeze: options that contradict it are refused") {
   Recipe recipe = frozen_recipe();
   recipe.freeze = {"fc"};

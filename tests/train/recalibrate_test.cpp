@@ -86,6 +86,20 @@ TEST_CASE("recalibrate: running statistics are the plain average over the batche
   CHECK(ghost->running_mean().to_vector<float>()[0] == doctest::Approx(0).epsilon(0.1));
 }
 
+TEST_CASE("recalibrate: the images get the dtype of the network") {
+  const Recipe recipe = recipe_of_shapes();
+  for (const DType dtype : {DType::float64, DType::bfloat16}) {
+    CAPTURE(to_string(dtype));
+    const auto norm = std::make_shared<nn::BatchNorm2d>(4);
+    nn::Sequential net{std::make_shared<nn::Conv2d>(3, 4, 3), norm};
+    dtype == DType::float64 ? net.to(dtype) : net.parameters_to(dtype);
+    data::Loader batches = batches_of(recipe);
+    CHECK(recalibrate(net, batches, 2) == 2);
+    CHECK(norm->running_mean().dtype() == (dtype == DType::float64 ? DType::float64 : DType::float32));
+    CHECK(test::max_difference(norm->running_mean(), zeros_like(norm->running_mean())) > 0);
+  }
+}
+
 TEST_CASE("recalibrate: nothing is left of the old statistics, and dropout drops nothing") {
   const Recipe recipe = recipe_of_shapes();
   const auto recalibrated = [&](const std::shared_ptr<nn::Module>& between, bool trained_before) {
