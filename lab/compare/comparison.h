@@ -93,8 +93,9 @@ void rehearse_cell(const Comparison& comparison, const Settings& cell);
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds of all unfinished cells after `current`, if `current` takes `seconds`. With `expected` seconds
-/// of each cell, it scales these by the pace of `current` and the finished cells. Without, a cell takes the mean of its
-/// model's finished cells, else the time of `current` if that is of its model, else the mean of all these.
+/// of each cell, it scales these by the pace of `current` and the finished cells. Without, a cell takes the mean of the
+/// finished cells of its timing_group(), or the time of `current` if that is of the group. If neither exists, the same
+/// is tried for its model; else it takes the mean of all these.
 double seconds_after(const Comparison& comparison, size_t current, double seconds,
                      const std::vector<double>& expected = {});
 

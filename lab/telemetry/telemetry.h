@@ -136,8 +136,9 @@ struct LayerDynamics {
   LayerKind kind = LayerKind::other;
   double gradient_norm = kNotKnown;  ///< L2 norm of the weight's gradient in the whole step, before clipping
   double weight_norm = kNotKnown;    ///< L2 norm of the weight
-  /// Learning rate of the step over the squared norm of a weight whose scale has no effect: what follows is a norm that
-  /// does not show it (nn::Invariance). The norm includes the layer's bias where the norm that follows shows that.
+  /// Learning rate of the step over the squared L2 norm of the weight, if the weight's scale has no effect, since a
+  /// norm layer follows whose output does not depend on it (nn::Invariance). The L2 norm includes the layer's bias
+  /// unless the norm layer removes that, too.
   double effective_lr = kNotKnown;
   /// Share of the inputs of a bounded norm at which its slope is below a tenth of the largest (nn::Bend).
   double saturation = kNotKnown;
