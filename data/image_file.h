@@ -16,7 +16,7 @@ struct Image {
   int64_t channels = 3;
   std::vector<uint8_t> pixels;  ///< height * width * channels
 
-  /// Takes these sizes. Present memory is used again; the pixels are undefined then.
+  /// Sets the sizes. Memory is used again; the pixels are undefined afterwards.
   void set_size(int64_t new_height, int64_t new_width, int64_t new_channels) {
     height = new_height;
     width = new_width;

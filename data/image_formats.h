@@ -94,7 +94,8 @@ void check_image_size(const std::string& name, int64_t height, int64_t width);
 
 using Rgb = std::array<int, 3>;
 
-/// Writes a pixel of 3 channels, or its luminance by stb's formula, the same for all kinds of files.
+/// Writes a colour to a pixel of 3 channels, or its luminance to one of 1 channel: by stb's formula, for all kinds of
+/// files.
 void put(const Rgb& colour, int64_t channels, uint8_t* pixel);
 
 /// Decodes a PNM file of kind P5 or P6 (netpbm's pgm(5), ppm(5)), of up to 16 bits a channel, into `image`. Maxima

@@ -25,7 +25,7 @@ struct ModelOptions {
   bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0
   std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default (V2: 0); 0: no layer scale
   double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
-  bool grad_checkpointing = false;    ///< blocks keep their inputs alone: nn/checkpoint.h
+  bool grad_checkpointing = false;    ///< blocks keep only their inputs for backward: nn/checkpoint.h
   uint64_t seed = 0;                  ///< of the start values, which depend on it alone
   nn::NormPolicy norm_policy = {};    ///< other norms for the layers that it names; without rules, none
   bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into

@@ -16,7 +16,7 @@ struct RunCost {
   double fit = 0;         ///< evaluation of training images at the end of the run (Cell::fit)
   int64_t epoch = 0;      ///< training images of an epoch
   double batch = 0;       ///< a forward pass of a batch
-  /// Of a network: half_passes_to_calibrate().
+  /// half_passes_to_calibrate() of its network.
   int64_t half_passes_to_calibrate = 0;
 };
 

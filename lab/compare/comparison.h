@@ -45,7 +45,7 @@ struct ComparisonOptions {
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;
   bool telemetry = true;        ///< give each cell its record (lab/telemetry), and evaluate after each epoch
-  DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
+  DynamicsParts dynamics = {};  ///< the parts of HealthSample::dynamics to record
   /// Tries learning rates around the recipe's for each norm in each group before its runs (tune.h).
   bool tune_lr = false;
   std::filesystem::path output;             ///< folder of the report, which is written after every cell

@@ -31,7 +31,7 @@ enum class CellState {
 
 std::string_view to_string(CellState state);
 
-/// A trained network on a fixed part of the images that it was trained on, in evaluation mode.
+/// The result of a trained network, in evaluation mode, on a fixed part of the images that it was trained on.
 struct Fit {
   int64_t images = 0;
   double accuracy = 0;  ///< in [0, 1]
@@ -61,7 +61,7 @@ struct Cell : Settings {
 struct Timing {
   Settings group;  ///< timing_group() of their cells
   std::vector<std::string> norms;
-  /// Seconds: a round each, in which each norm made one step, in the order of `norms`. NaN: that step failed.
+  /// For each round the seconds of one step of each norm, in the order of `norms`. NaN: that step failed.
   std::vector<std::vector<double>> rounds;
   std::string problem;  ///< why rounds are missing
 };
@@ -112,7 +112,7 @@ struct Comparison {
   bool tune_lr = false;         ///< rates found by `tunings` replace those of the cells
   std::vector<Tuning> tunings;  ///< the trials made so far
   bool telemetry = true;        ///< runs have a record
-  DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
+  DynamicsParts dynamics = {};  ///< the parts of HealthSample::dynamics to record
   /// The SHA-256 of the file Recipe::initial_checkpoint when the comparison began; "" without one.
   std::string initial_sha256 = {};
   /// The classes that runs start from, where there is no such file and a start (settings.h) asks for weights.

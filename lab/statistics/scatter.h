@@ -37,8 +37,8 @@ Scatter scatter_of(const std::vector<ImageDifferences>& differences);
 /// these two networks.
 double half_width(const Scatter& scatter, int64_t seeds, double chance);
 
-/// The probability of a difference as large as this one or larger where there is none: the `chance` by which
-/// half_width() is the difference. Expects two pairs or more, whose differences are not all the same.
+/// The probability of a difference as large as this one or larger where there is none: the `chance` for which
+/// half_width() equals the difference. Expects two pairs or more, whose differences are not all the same.
 double chance_of(const Scatter& scatter);
 
 /// True iff the true difference is shown to be less than `margin` points, whatever its sign: two one-sided tests, each

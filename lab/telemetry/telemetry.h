@@ -17,7 +17,7 @@ namespace norma::lab {
 // (TelemetrySchedule) it shows where time and memory go, which copies are made, and the numbers in each layer. Layers
 // have the names of the state dict ("layer1.0.bn1"); "" is for work outside all layers, such as the loss.
 
-/// In the place of a number that is not there.
+/// Stands for a number that is not known.
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 /// The kind of a layer, for sums over layers.
@@ -129,8 +129,8 @@ struct LayerHealth {
   std::optional<BatchGap> gap = {};           ///< of batch norms with running statistics
 };
 
-/// How a layer moves in one step: of layers with a weight, and of norms that bend. NaN: the layer has no such number,
-/// or it was not asked for.
+/// How a layer moves in one step. Layers with a weight have one, and norms that bend. NaN: the layer has no such
+/// number, or it was not asked for.
 struct LayerDynamics {
   std::string layer;
   LayerKind kind = LayerKind::other;
