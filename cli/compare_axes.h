@@ -33,7 +33,7 @@ template <class T>
 void add_axis(CLI::App& app, const std::string& names, const std::string& option_name, std::vector<T>& values,
               const std::string& default_text = "");
 
-/// Adds the axes of a grid but --precisions, which has another heading.
+/// Adds the options of the axes in GridAxes but --precisions, which has another heading.
 void add_axes(CLI::App& app, GridAxes& axes);
 /// The options of a recipe that add_axes() adds as axes.
 std::vector<std::string> axis_options();

@@ -11,7 +11,7 @@ namespace norma::cli {
 /// Throws Error if the device has changed: results of one device say nothing of another. Older files do not name
 /// theirs.
 void check_same_device(const lab::Comparison& comparison);
-/// Throws Error for another number of processes: without --sync-bn it decides the statistics of batch norms.
+/// Throws Error for another number of processes: without --sync-bn the statistics of batch norms depend on it.
 void check_same_processes(const lab::Comparison& comparison, int64_t processes);
 /// Computes with as many threads as at the beginning, unless the command line says how many.
 void take_threads(const RunOptions& running, const lab::Comparison& comparison);

@@ -9,8 +9,8 @@
 
 namespace norma::cli {
 
-/// Reads the comparison in a folder that it may go on in. Throws Error for a text that is none, and for one that was
-/// merged from parts.
+/// Reads the comparison in a folder that it may go on in. Throws Error if there is none, if it was merged from parts,
+/// and if runs are left and the file of weights that they start from has changed.
 lab::Comparison comparison_in(const std::filesystem::path& folder);
 
 /// Throws Error when the folder of a new comparison holds results.

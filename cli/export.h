@@ -19,10 +19,10 @@ struct ExportedNetwork {
   Tensor output;   ///< of the example
 };
 
-/// How far two outputs are apart.
+/// How far an output a is from the expected one, b.
 struct OutputError {
   double largest = 0;  ///< |a - b| as a share of the largest |b|
-  double rms = 0;      ///< the root mean squares of a - b, as a share of that of b
+  double rms = 0;      ///< root mean square of a - b, as a share of that of b
 };
 OutputError output_error(const Tensor& found, const Tensor& expected);
 /// The largest `rms` of another library that float32's rounding explains, from Norma's own. Convolutions of another

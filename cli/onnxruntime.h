@@ -15,8 +15,8 @@ struct OnnxRuntimeResult {
 };
 
 /// Runs a model (the bytes of its file) with one input and one output by onnxruntime for Python (NORMA_PYTHON, or
-/// python3 in PATH), which it starts as a process of its own. Nothing where that is not installed. Throws Error with
-/// onnxruntime's words where it refuses it.
+/// python3 in PATH), which it starts as a process of its own. The output has the dtype of `input`. Returns nothing
+/// where Python or onnxruntime is not installed. Throws Error with onnxruntime's words where it refuses the model.
 std::optional<OnnxRuntimeResult> run_onnxruntime(std::string_view model, const Tensor& input,
                                                  const Sizes& output_sizes);
 

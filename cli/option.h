@@ -30,8 +30,8 @@ struct ConfigLine {
 /// and for a value that no option can have.
 std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::path& file);
 
-// The edge to CLI11. Only option.cpp, option_words.cpp, option_table.cpp, help.cpp and main.cpp include it, since it
-// takes longer to compile than a subcommand.
+// The edge to CLI11. Only option.cpp, option_words.cpp, option_table.cpp, help.cpp and program.cpp include CLI11 (and
+// info.cpp its version), since it takes longer to compile than a subcommand.
 
 /// A handle on one option of a command. The setters change its text in --help.
 class Option {
@@ -86,7 +86,7 @@ Option add_items(CLI::App& app, const std::string& names, const std::string& wha
 /// Texts as they are, each behind the option's name, which may come several times; they replace those in `items`.
 Option add_repeated(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                     const std::string& description);
-/// Numbers.
+/// Numbers, given as add_list() takes texts.
 template <class T>
 Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
                   const std::string& description);
@@ -99,14 +99,15 @@ Option add_switch(CLI::App& app, const std::string& names, std::function<void(bo
 Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
 
 inline constexpr const char* kConfigOption = "--config";
-/// --config; main() adds its lines after the command line's words.
+/// --config; run_command() adds its lines after the command line's words.
 Option add_config(CLI::App& app);
 
 /// Allows at most one of these options of a command.
 void exclude(CLI::App& app, const std::vector<std::string>& names);
 
 /// Checks the words before parsing: throws Error for an option without its value, and for a switch with one. Returns
-/// the words with "--name=" cut in two: to CLI11 that is an option whose value comes next.
+/// the words, with a word "--name=" (an empty value) cut into "--name" and "": CLI11 would take the next word for the
+/// value.
 std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words);
 /// The value after an option, "--config", in words that may be unchecked; "" if they lack the option.
 std::string value_in(const std::vector<std::string>& words, const std::string& name);

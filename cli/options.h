@@ -29,7 +29,7 @@ class RecipeOptions {
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// True iff an option was given.
   [[nodiscard]] bool any() const { return !given_->empty(); }
-  /// The names of the options with a value on the command line itself.
+  /// The names of the options that the command line itself gives a value; switches are not among them.
   [[nodiscard]] std::vector<std::string> typed() const;
   /// `recipe` with the values of the command line.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const;
@@ -57,7 +57,7 @@ struct RunOptions {
   std::string device;                ///< "": the default device
   std::string conv;                  ///< "", "fast" or "exact": set_conv2d_implementation()
   std::string cuda_graph = "auto";   ///< one of train::graph_mode_names()
-  std::vector<std::string> plugins;  ///< loaded by main(), before there are options
+  std::vector<std::string> plugins;  ///< run_command() loads them, before there are options
   // The files that `norma train` writes beside last.safetensors and the tables.
   bool telemetry = false;
   std::string dynamics;  ///< lab::parse_dynamics(); with any, there is telemetry, too
@@ -74,8 +74,9 @@ struct RunOptions {
   /// Lines of args.toml for the options that differ from their defaults, and for the loaded plug-ins.
   [[nodiscard]] std::string config_text() const;
   [[nodiscard]] train::KeepOptions keep() const;
-  /// Sets the number of threads and the default device. Throws Error, in the name of the command, for a device that
-  /// cannot be used here, and when OMP_NUM_THREADS asks for too many threads.
+  /// Sets the number of threads, the default device and the implementation of convolutions. Throws Error for a device
+  /// that cannot be used here, for an unknown `conv`, and for more threads than are allowed (by OMP_NUM_THREADS) or
+  /// than the system gives.
   void apply(std::string_view command) const;
 };
 

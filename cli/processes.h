@@ -20,8 +20,9 @@ int start_processes(std::string_view command, int64_t processes);
 ///
 /// Without mpirun around it, and with more than one process to be, this one starts mpirun with its own command line,
 /// passes signals on, and returns mpirun's exit code. In each of the processes that mpirun (or srun) has started it
-/// joins their group, and calls `run`. There, all but the first print nothing. An error of one process ends all: each
-/// says which it was, and an error that all share is said once.
+/// joins their group, and calls `run`. There, all but the first print nothing but errors, unless
+/// RunOptions::verbose_ranks is set. An error of one process ends all: each says which it was, and an error that all
+/// share is said once.
 ///
 /// Throws Error, in the name of the command, where MPI is missing, and where --procs and the environment contradict
 /// each other.

@@ -6,7 +6,7 @@
 
 namespace norma::cli {
 
-/// A folder that goes with the object.
+/// A new folder for temporary files, which is removed with the object.
 class ScratchFolder {
  public:
   /// `op` begins the text of an Error.

@@ -20,10 +20,10 @@ bool is_of_a_run(const std::filesystem::path& file);
 /// The recipe's lines in the args.toml of a run's folder that are not in `recipe_lines`: somebody has changed them.
 std::vector<std::string> other_lines(const std::filesystem::path& folder, const std::string& recipe_lines);
 
-/// The options in the files that the words of a command name. The words come before them, and the first file before the
-/// second. `train --config FILE` gives all lines. `train --resume` gives the lines of the run's args.toml on how it
-/// runs and on the files beside its checkpoints (but not telemetry, whose file would be overwritten); its recipe is in
-/// the checkpoint. Throws Error for a file that cannot be read.
+/// The options in the files that the words of a command name. The words take precedence over the files, and the first
+/// file over the second. `train --config FILE` gives all lines. `train --resume` gives the lines of the run's args.toml
+/// on how it runs and on the files beside its checkpoints (but not telemetry and dynamics, whose file would be
+/// overwritten); its recipe is in the checkpoint. Throws Error for a file that cannot be read.
 std::vector<std::vector<ConfigLine>> lines_of_files(const std::string& command, const std::vector<std::string>& words);
 
 }  // namespace norma::cli

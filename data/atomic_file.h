@@ -8,7 +8,8 @@ namespace norma::data {
 
 /// A file that appears under its name as a whole or not at all. Until commit() the bytes go to a temporary file in the
 /// same folder, "NAME.PROCESS-NUMBER.tmp". The destructor removes it if there was no commit(); if the process was
-/// killed, the next AtomicFile of the same name does. If the name is a symbolic link, its target is written.
+/// killed, the next AtomicFile of the same name does. If the name is a symbolic link, its target is written; a link
+/// that leads nowhere is replaced by the file.
 class AtomicFile {
  public:
   /// `op` begins every error text. Throws Error that names the file when the folder cannot be written, or when

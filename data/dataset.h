@@ -26,7 +26,7 @@ struct DatasetInfo {
   int64_t width = 0;             ///< likewise
   bool sorted_by_label = false;  ///< images of a class stand together, so the first ones are no fair sample
   std::vector<std::string> class_names;
-  std::vector<std::string> empty_classes;  ///< classes of class_names without an image in this split
+  std::vector<std::string> empty_classes;  ///< those without an image in this split, as far as known (imagefolder)
   std::vector<float> mean;                 ///< of each channel over the training images, with values scaled to [0, 1]
   std::vector<float> std;                  ///< likewise, the standard deviation
 
@@ -45,7 +45,7 @@ class Dataset {
   /// and, unless they are 0, info().height and width. It depends on the index alone. Several threads may call at once,
   /// each with an image of its own. Throws Error when there is no such image or it cannot be read.
   virtual int64_t load(int64_t index, Image& image) const = 0;
-  /// The label of image `index`. Datasets that know it without the image say so.
+  /// The label of image `index`, which must exist. Datasets that know it without loading the image override this.
   [[nodiscard]] virtual int64_t label(int64_t index) const {
     Image image;
     return load(index, image);
@@ -75,7 +75,7 @@ std::shared_ptr<const Dataset> make_dataset(std::string_view name, const Dataset
 void register_dataset(const std::string& name, const std::string& description, DatasetFactory factory);
 /// The known names in alphabetical order.
 std::vector<std::string> dataset_names();
-/// One line about a known dataset, for lists.
+/// One line about a known dataset, for lists. Throws as make_dataset() for an unknown name.
 std::string dataset_description(std::string_view name);
 
 }  // namespace norma::data

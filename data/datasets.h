@@ -9,22 +9,24 @@
 namespace norma::data {
 
 /// "shapes": an endless set of generated colour images, for machines without image files. Each shows one of ten shapes
-/// at a random place, size, angle and colour before a noisy background. Image `i` of a split depends only on the seed
-/// and i; train and test images come from separate random streams. Throws Error unless image_size is at least 8 and
-/// size at least 0.
+/// at a random place, size, angle and colour before a noisy background. Image `i` of a split depends only on the seed,
+/// image_size and i; train and test images come from separate random streams. Throws Error unless image_size is at
+/// least 8 and size at least 0.
 std::shared_ptr<const Dataset> make_shapes(const DatasetOptions& options);
 
 /// "idx": any folder of IDX files. Classes are numbered up to the largest label of both splits. Mean and standard
-/// deviation come from the training images, also for the test split.
+/// deviation come from the training images, also for the test split, unless the folder has none. Throws Error as
+/// load_idx_dataset(), and when the folder or a file of the split is missing.
 std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options);
 
 /// "emnist_letters": the letters of EMNIST (Cohen, Afshar, Tapson, van Schaik 2017), from the files
 /// emnist-letters-train-images-idx3-ubyte and so on; files of EMNIST's other parts may lie beside them. The files hold
 /// each image mirrored at its diagonal, and the labels 1 to 26; load() gives upright images, and labels from 0 for A to
-/// 25 for Z.
+/// 25 for Z. Otherwise as make_idx_folder().
 std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options);
 
-/// "fashion_mnist": 60,000 + 10,000 grey images of 28 x 28 pixels (Xiao, Rasul, Vollgraf 2017).
+/// "fashion_mnist": 60,000 + 10,000 grey images of 28 x 28 pixels (Xiao, Rasul, Vollgraf 2017), from IDX files in
+/// options.folder, by default those of Debian's package dataset-fashion-mnist.
 std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options);
 
 /// "cifar10" and "cifar100": 50,000 + 10,000 colour images of 32 x 32 pixels (Krizhevsky 2009), from the files of the

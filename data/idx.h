@@ -17,7 +17,8 @@ struct IdxArray {
 };
 
 /// Reads a file of bytes with `rank` axes, plain or packed with gzip. Throws Error that names the file when it is
-/// missing, truncated, damaged, of another type or rank, or goes on after the last value.
+/// missing, truncated, damaged, of another type or rank, has an axis of size 0 or more than 8 GiB, or goes on after the
+/// last value.
 IdxArray read_idx(const std::filesystem::path& file, int64_t rank);
 
 /// The images and labels of one split of a folder: files whose names end in train-images-idx3-ubyte,
@@ -28,8 +29,8 @@ struct IdxFiles {
   std::filesystem::path labels;
 };
 
-/// Finds the files whose names begin with `prefix`. The path of a missing file is empty. Throws Error when several
-/// files fit.
+/// Finds the files whose names begin with `prefix`. The path of a missing file is empty. If a file is there plain and
+/// packed, the plain one is taken. Throws Error when several files fit otherwise.
 IdxFiles find_idx_files(const std::filesystem::path& folder, Split split, std::string_view prefix = "");
 
 /// How the images and labels of the files are stored.

@@ -16,7 +16,7 @@ struct Image {
   int64_t channels = 3;
   std::vector<uint8_t> pixels;  ///< height * width * channels
 
-  /// Takes these sizes. Present memory is used again; the pixels are undefined then.
+  /// Sets the sizes. Memory is used again; the pixels are undefined afterwards.
   void set_size(int64_t new_height, int64_t new_width, int64_t new_channels) {
     height = new_height;
     width = new_width;
@@ -35,25 +35,26 @@ inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 void check_image(std::string_view op, const Image& image);
 
 /// Reads a JPEG (with libjpeg-turbo, or stb in a build without it), a PNG (with stb), a BMP without compression, or a
-/// raw PNM (P5, P6). The first bytes decide which, not the name. 16 bits a channel are cut to the upper 8. `channels`:
-/// 1 for grey (luminance), 3 for colour; transparency is left out. Rotations noted in EXIF are not applied. Throws
-/// Error "image: …" that names the file when it is missing, of another kind (and says which), damaged or cut short, has
-/// more than kMaxImagePixels, or asks for far more work than its size; and OutOfMemory that names it, which says
-/// nothing about the file.
+/// raw PNM (P5, P6). The first bytes decide which, not the name. Of 16 bits a channel, a PNG's are cut to the upper 8,
+/// and a PNM's are scaled to 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left out. Rotations
+/// noted in EXIF are not applied. Throws Error "image: …" that names the file when it is missing, of another kind (and
+/// says which), damaged or cut short, has more than kMaxImagePixels, or would take far more work than its size
+/// warrants. Throws OutOfMemory that names it, if decoding takes more memory than there is; the file itself may be
+/// sound.
 Image read_image(const std::filesystem::path& file, int64_t channels = 3);
 
-/// The longest file that is read as an image.
+/// The longest file that is read as an image, in bytes.
 inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
 
 /// Decodes the bytes of such a file into `image`, whose memory is used again; `name` stands for the file in error
 /// texts. Throws as read_image() does.
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
-/// The JPEG decoders of this build, the default first: "libjpeg-turbo" (to the bytes of Pillow) if the build has it,
-/// "stb". NORMA_JPEG in the environment forces one by name.
+/// The JPEG decoders of this build, the default first: "libjpeg-turbo" (which gives the bytes of Pillow) if the build
+/// has it, and "stb". NORMA_JPEG in the environment forces one by name.
 std::vector<std::string> jpeg_decoders();
 
-/// Forces one by name; "" returns to the default. Throws Error for a name that is not among them.
+/// Forces a JPEG decoder by name; "" returns to the default. Throws Error for a name that is not among them.
 void set_jpeg_decoder(const std::string& name);
 
 /// The version of libjpeg-turbo, "2.1.5"; "" in a build without it.

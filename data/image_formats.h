@@ -57,7 +57,7 @@ std::optional<ImageSize> jpeg_size(std::string_view bytes);
 ///   "it has more scans than an image of its size needs";
 /// - several scans make its pixels, which decoders keep in memory meanwhile, and that takes more than 256 MiB and than
 ///   128 times the file: "its scans take 768 MiB of memory, which a file of 768.1 KiB may not ask for";
-/// - its Huffman tables are damaged or missing (stb writes and reads behind the ends of its own then);
+/// - its Huffman tables are damaged or missing (stb would write and read behind the ends of its arrays);
 /// - it is of a kind that is not read: lossless, arithmetic, of more than 8 bits, of two components.
 std::string fault_of_jpeg(std::string_view bytes);
 
@@ -94,12 +94,13 @@ void check_image_size(const std::string& name, int64_t height, int64_t width);
 
 using Rgb = std::array<int, 3>;
 
-/// Writes a pixel of 3 channels, or its luminance by stb's formula, the same for all kinds of files.
+/// Writes a colour to a pixel of 3 channels, or its luminance to one of 1 channel: by stb's formula, for all kinds of
+/// files.
 void put(const Rgb& colour, int64_t channels, uint8_t* pixel);
 
 /// Decodes a PNM file of kind P5 or P6 (netpbm's pgm(5), ppm(5)), of up to 16 bits a channel, into `image`. Maxima
-/// other than 255 are scaled to bytes. channels: 1 or 3. Throws Error "image: NAME: damaged: …" for a file that is none
-/// or ends early.
+/// other than 255 are scaled to bytes. channels: 1 or 3. Throws Error "image: NAME: damaged: …" for a file that is no
+/// such PNM or ends early.
 void decode_pnm(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
 /// Likewise for a BMP: 1, 4 or 8 bits with a palette, 16, 24 or 32 without, rows in either order. A compressed BMP (run

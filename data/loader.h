@@ -29,9 +29,9 @@ struct LoaderOptions {
   bool drop_last = false;    ///< leave out the smaller batch at the end of an epoch
   int64_t epochs = 1;        ///< length of the run
   int64_t total_images = 0;  ///< length of the run in images, over as many epochs as it takes, instead of `epochs`
-  /// Each image comes this many times in a row, each time augmented anew. An epoch keeps its length, so it has this
-  /// many times fewer images (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler, which gives the
-  /// copies to different devices).
+  /// Each image comes this many times in a row, each time augmented anew. An epoch keeps its length, so it shows this
+  /// many times fewer images of the dataset (Hoffer et al., "Augment your batch", 2020; timm's RepeatAugSampler, which
+  /// gives the copies to different devices).
   int64_t repeats = 1;
   uint64_t seed = 0;       ///< of the order, the augmentation and the mixing
   MixOptions mix = {};     ///< of the images of a batch; their targets have no label smoothing
@@ -39,11 +39,11 @@ struct LoaderOptions {
   int num_workers = 1;     ///< background threads; 0: the thread that calls next() makes the batches
   int64_t prefetch = 4;    ///< the most batches that wait for the consumer
   MemoryFormat format = MemoryFormat::contiguous;
-  /// Batches have images as bytes, a quarter of the size; images_on() normalizes and mixes them on the device. For
-  /// transforms without random erasing, whose noise is no byte.
+  /// Batches have images of uint8, a quarter of the size; images_on() normalizes and mixes them on the device. An error
+  /// with random erasing, whose noise does not fit a byte.
   bool bytes = false;
-  /// The images of each batch that this process gets, with the same contents as where one process gets all. To mix them
-  /// it reads those that they are mixed with, too. Not with both `bytes` and mixing.
+  /// The share of each batch that this process gets. Its images are the same as if one process got the whole batch. To
+  /// mix them, the loader also reads the images that they are mixed with. An error with both `bytes` and mixing.
   LoaderPart part = {};
 };
 
@@ -62,7 +62,7 @@ class Loader {
   /// batch's turn, and on every later call.
   std::optional<Batch> next();
 
-  /// Images of each batch but the last of an epoch.
+  /// Images of each batch; the last of an epoch or of the run may have fewer.
   [[nodiscard]] int64_t batch_size() const;
   /// Batches of a whole epoch.
   [[nodiscard]] int64_t batches_per_epoch() const;

@@ -33,7 +33,7 @@ struct PickleValue {
   struct LongInteger {
     std::string bytes;
   };
-  /// An object of the caller's, whose number it is.
+  /// An object of the caller's, by the number that the caller has given it.
   struct Object {
     size_t number = 0;
   };
@@ -55,9 +55,9 @@ using PickleValues = std::deque<PickleValue>;
 struct PickleHooks {
   /// Called with the name of a class or a function that the pickle mentions.
   std::function<void(const std::string& global)> check_global;
-  /// Calls what a name stands for.
+  /// Called where the pickle calls a class or a function, with its name and its arguments, a tuple; returns the result.
   std::function<PickleValue(const std::string& global, const PickleValue& arguments)> call;
-  /// An object that lies outside the pickle.
+  /// Called for an object outside the pickle (opcode BINPERSID), with its id; returns what stands for it.
   std::function<PickleValue(const PickleValue& id)> load;
 };
 

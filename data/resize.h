@@ -24,7 +24,7 @@ Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_
 
 /// torchvision's Resize(size) and CenterCrop(crop_size): the shorter side becomes `size` pixels long, the other keeps
 /// the proportion (rounded down), and the middle crop_size x crop_size pixels are cut out. Throws Error unless 1 <=
-/// crop_size <= size.
+/// crop_size <= size <= 2^27, and for an empty image.
 Image resize_and_crop(const Image& image, int64_t size, int64_t crop_size,
                       ResizeFilter filter = ResizeFilter::bilinear);
 

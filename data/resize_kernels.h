@@ -6,7 +6,7 @@
 namespace norma::data {
 
 /// The weights of one new pixel along an axis, for the old pixels from `first` on. A weight is a whole number of 2^-22.
-/// With 8 bits of a pixel and a sum that may overshoot by a half, 32 bits hold all sums.
+/// The absolute weights of a pixel add up to at most 1.5, so that 32 bits hold their sum with pixels of 8 bits.
 struct ResizeWindow {
   int64_t first = 0;
   std::vector<int32_t> weights;
@@ -28,7 +28,8 @@ struct PixelRows {
 /// last is written, too.
 void resize_rows(const PixelRows& rows, const std::vector<ResizeWindow>& windows, uint8_t* to);
 
-/// Computes new rows of the same length by these windows; rows.pixels is old row `begin` of the image.
+/// Computes new rows of the same length by these windows, which count the rows of the whole image; rows.pixels points
+/// to row `begin` of it.
 void resize_columns(const PixelRows& rows, int64_t begin, const std::vector<ResizeWindow>& windows, uint8_t* to);
 
 }  // namespace norma::data

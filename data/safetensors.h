@@ -27,7 +27,8 @@ struct Safetensors {
 ///
 /// The file appears under its name only when all of it is on the disk. Until then it is a temporary file in the same
 /// folder, which is removed on failure, and an older file of this name stays. Throws Error that names the file when it
-/// cannot be written (no such folder, disk full, …) or a name comes twice.
+/// cannot be written (no such folder, disk full, …), for a name that comes twice or is not UTF-8, and for an undefined
+/// tensor.
 void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 

@@ -12,7 +12,7 @@ namespace norma::data {
 
 /// The properties of a dataset's images, as far as they were loaded.
 struct Survey {
-  int64_t looked_at = 0;
+  int64_t looked_at = 0;            ///< images that were loaded, or could not be
   std::vector<std::string> faults;  ///< why an image could not be loaded, one text each, in the dataset's order
   /// For each channel over all pixels of the good images, with values scaled to [0, 1]; empty if there are none.
   std::vector<double> mean;
@@ -26,7 +26,7 @@ Survey survey(const Dataset& dataset, int64_t most);
 struct ContactSheetOptions {
   int64_t columns = 0;     ///< 0: about as many as rows
   int64_t gap = 2;         ///< white pixels around each image
-  int64_t least_side = 0;  ///< smaller images are enlarged by a whole factor until a side has at least this many pixels
+  int64_t least_side = 0;  ///< images are enlarged by a whole factor until the shorter side has this many pixels
 };
 
 /// Puts images of one size side by side on white, row by row. The result has 3 channels; a grey image is repeated in

@@ -24,9 +24,10 @@ inline constexpr Range<double> kCropPct = {0.05, 1};
 struct AugmentOptions {
   /// A random window is resized to the result's size. None: the image is padded or resized as without augmentation.
   std::optional<RandomResizedCropOptions> resized_crop = std::nullopt;
-  double hflip = 0;                                   ///< probability
-  double vflip = 0;                                   ///< probability
-  std::optional<Policy::Kind> policy = std::nullopt;  ///< fills with the mean, TrivialAugmentWide with black
+  double hflip = 0;  ///< probability
+  double vflip = 0;  ///< probability
+  /// RandAugment fills with the mean, TrivialAugmentWide with black.
+  std::optional<Policy::Kind> policy = std::nullopt;
   ColorJitterOptions color_jitter = {};
   RandomErasingOptions erasing = {};  ///< of the normalized image
 };
@@ -54,8 +55,8 @@ struct TransformOptions {
 class Transform {
  public:
   /// Throws Error when `channels` is neither the dataset's number nor, for grey images, any other, when mean or std
-  /// have the wrong length or std is not positive, when crop_pct is outside kCropPct, and for invalid numbers in an
-  /// augmentation.
+  /// have the wrong length or std is not positive, when image_size is not from 1 to 2^20, crop_padding not from 0 to
+  /// 2^20 or crop_pct outside kCropPct, and for invalid numbers in an augmentation.
   explicit Transform(const DatasetInfo& info, const TransformOptions& options = {});
 
   [[nodiscard]] const TransformOptions& options() const { return options_; }

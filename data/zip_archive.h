@@ -9,7 +9,7 @@
 
 namespace norma::data {
 
-/// A zip archive that is read, by libzip. Error texts begin with "OP: FILE: ".
+/// A zip archive that is read, by libzip. Error texts begin with "OP: FILE: ", or are those of InputFile.
 class ZipArchive {
  public:
   /// Throws Error "OP: FILE: expected EXPECTED: …" for a file that is no zip archive.
@@ -18,12 +18,12 @@ class ZipArchive {
   ZipArchive(const ZipArchive&) = delete;
   ZipArchive& operator=(const ZipArchive&) = delete;
 
-  /// The names of its files, by number. They are anybody's text.
+  /// The names of its files, by number. They may be any text: errors quote them through excerpt().
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }
   /// The bytes of the archive itself.
   [[nodiscard]] uint64_t size() const { return bytes_.size(); }
-  /// The bytes of a file. Memory grows with what is there, not with what the archive says. Throws Error for damaged
-  /// ones, and for more than `most` bytes.
+  /// The bytes of a file. Memory grows with what is there, not with what the archive says. Throws Error for a damaged
+  /// file, and for more than `most` bytes.
   [[nodiscard]] std::string read(size_t number, uint64_t most = kMostBytes) const;
   [[nodiscard]] std::string comment() const;
 

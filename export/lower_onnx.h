@@ -36,7 +36,7 @@ struct Op {
 
 /// Adds the nodes of an op and returns the name of its result.
 using Lowering = std::function<std::string(Graph& graph, const Op& op)>;
-/// By the name of the op. A norm has none: it is known by its attributes.
+/// Lowerings by the name of the op. A norm has none here: is_norm() knows it by its attributes.
 using Lowerings = std::map<std::string, Lowering>;
 
 void add_convolutions(Lowerings& to);
@@ -51,7 +51,8 @@ std::string lower_norm(Graph& graph, const Op& op);
 /// y = activation(x)
 std::string lower_activation(Graph& graph, const std::string& activation, const std::string& x, DType dtype);
 
-/// x with these sizes. The first is that of the batch where the first of x is the same: it may be another one later.
+/// Reshapes x from the sizes `from` to `to`. If both begin with the same size, the node takes the first size from its
+/// input, so that the file serves any batch size.
 std::string reshape(Graph& graph, const std::string& x, const Sizes& from, const Sizes& to);
 
 }  // namespace norma::exporter

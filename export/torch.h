@@ -21,11 +21,11 @@ struct TorchNetwork {
 };
 
 /// A trained create_model(`name`, `options`), whose state dict is `state`, as a network of timm or torchvision. The
-/// program loads weights.safetensors, which lies beside it, in its function network(). As a program of its own it
-/// computes the output of `input` in example.safetensors, and fails if the root mean square of its distance from
-/// `output` is above `limit`, as a share of that of `output`.
-/// Throws Error for what the library cannot build, with the reason: networks and norms that it does not have, norm
-/// policies, convolutions other than conv, and norms other than layer2d in torchvision's ConvNeXt.
+/// program's function network() builds the network and loads weights.safetensors from the same folder. Run as a script,
+/// the program computes the output of `input` in example.safetensors, and fails if its root mean square error, as a
+/// share of the root mean square of `output` there, is above `limit`. Throws Error for what the library cannot build,
+/// with the reason: networks and norms that it does not have, norm policies, convolutions other than conv, and norms
+/// other than layer2d in torchvision's ConvNeXt.
 TorchNetwork export_torch(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
                           TorchLibrary library, double limit);
 

@@ -9,11 +9,11 @@ namespace norma::exporter {
 
 /// A norm in the words of Python. All but `call` may be empty.
 struct PythonNorm {
-  std::string call;        ///< makes the layer for `channels`
-  std::string import;      ///< a line
-  std::string definition;  ///< of a class
-  std::string note;        ///< what is another norm in training
-  bool drops_bias = false;
+  std::string call;         ///< makes the layer for `channels`
+  std::string import;       ///< a line that imports what `call` names
+  std::string definition;   ///< of a class that `call` names
+  std::string note;         ///< the norm's name, if PyTorch's layer is the same in evaluation alone
+  bool drops_bias = false;  ///< the layer's bias is to be removed
 };
 
 /// A norm whose choice has all options (models::complete_norm()); none for one that neither PyTorch, torchvision nor

@@ -25,7 +25,7 @@ struct ModelOptions {
   bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0
   std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default (V2: 0); 0: no layer scale
   double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
-  bool grad_checkpointing = false;    ///< blocks keep their inputs alone: nn/checkpoint.h
+  bool grad_checkpointing = false;    ///< blocks keep only their inputs for backward: nn/checkpoint.h
   uint64_t seed = 0;                  ///< of the start values, which depend on it alone
   nn::NormPolicy norm_policy = {};    ///< other norms for the layers that it names; without rules, none
   bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into
@@ -43,7 +43,8 @@ struct ModelDefinition {
 };
 
 /// Makes a network known to create_model(), and so to every command of a program. Must not run while another thread
-/// makes one. Throws Error when the name is empty or taken, for an unknown norm, and for an option that no network has.
+/// makes one. Throws Error when the name is empty or taken, without a maker, for an unknown norm, and for an option
+/// that no network has.
 void register_model(const std::string& name, ModelDefinition definition);
 
 /// True iff the networks of this name take an option of ModelDefinition::options. Throws Error for an unknown name.
@@ -66,8 +67,8 @@ nn::NormChoice complete_norm(const std::string& name, const std::string& spec);
 /// have patches; 1 if they take any image. Throws Error for an unknown name.
 int64_t least_image_size(const std::string& name, int64_t patch_size);
 
-/// The network that could have a state dict of these tensors, by their names and sizes, whatever its norm, classes and
-/// options; "" if there is none. Some of its tensors may be missing.
+/// The built-in network that could have a state dict of these tensors, by their names and sizes, whatever its norm,
+/// classes and options; "" if there is none. Some of its tensors may be missing.
 std::string recognize_model(const nn::NamedTensors& tensors);
 
 /// The names of all networks: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge,

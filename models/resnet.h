@@ -24,8 +24,9 @@ struct ResNetConfig {
 
 class ResNet : public nn::Module {
  public:
-  /// Throws Error for options that ResNet does not have (patch_size, layer_scale). With `conv_layer` scaled_std_conv
-  /// every convolution has the gamma of relu, as in timm.
+  /// Throws Error for options that ResNet does not have (patch_size, layer_scale), and for zero_init_last with a norm
+  /// without a weight that scales its output. With `conv_layer` scaled_std_conv every convolution has the gamma of
+  /// relu, as in timm.
   ResNet(const std::string& name, const ResNetConfig& config, const ModelOptions& options);
 
   /// x: (N, in_channels, H, W) → (N, num_classes).

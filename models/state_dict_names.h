@@ -18,7 +18,7 @@ const char* to_string(Dialect dialect);
 std::vector<std::string> dialect_names();
 
 /// The library whose names all of these tensors have, behind wrappers as in rename_state_dict(); none for names that no
-/// library has. Names that two have are torchvision's for a ResNet, and timm's otherwise.
+/// library has. Names that two libraries share count as torchvision's for a ResNet, and as timm's otherwise.
 std::optional<Dialect> recognize_dialect(const nn::NamedTensors& tensors);
 
 struct Renamed {

@@ -18,28 +18,28 @@ struct Part {
   size_t bytes = 0;
 };
 
-/// A communicator of NCCL for the current device, and the stream of its work. Its calls never wait without end: NCCL's
-/// answer at once, and while one of them is in progress, `look` is called again and again. An error of NCCL, and what
-/// `look` throws, ends the communicator: work that the GPU has of it ends with any result.
+/// A communicator of NCCL for the current device, and the stream of its work. It is non-blocking: NCCL's calls return
+/// at once, and while one is in progress, `look` is called again and again, so that no call waits for ever. An error of
+/// NCCL, or an exception from `look`, aborts the communicator; its work on the GPU then ends with undefined results.
 class Communicator {
  public:
-  /// All ranks of `host` make one. `look` gets the seconds that the call has waited.
+  /// All ranks of `host` construct one together. `look` gets the seconds that the call has waited.
   Communicator(ProcessGroup& host, std::function<void(double seconds)> look);
   ~Communicator() { abort(); }
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   [[nodiscard]] const cuda::Stream& stream() const { return stream_; }
-  /// Gives the stream the work to send and receive these at the same time.
+  /// Queues on the stream the sends and receives of these, all at the same time.
   void exchange(std::span<const Part> sent, std::span<const Part> received);
-  /// Throws the error of work under way.
+  /// Throws Error if work on the stream has failed.
   void check_work();
   /// Waits until all work is done, and the others have what this rank has sent. Nothing but the destructor may follow.
   void close();
   void abort();
 
  private:
-  /// `result`: of a call that may be in progress.
+  /// Waits until a call is no longer in progress; `result` is what it has returned.
   void wait_for(ncclResult_t result, const char* call);
   [[noreturn]] void fail(ncclResult_t result, const char* call);
 

@@ -21,12 +21,12 @@ struct Piece {
   size_t bytes = 0;
 };
 
-/// Messages between the processes of MPI_COMM_WORLD, from point to point, so that a rank knows whose message is
-/// missing. All calls come from the thread that made it, where MPI was started.
+/// Point-to-point messages between the processes of MPI_COMM_WORLD, so that a rank knows whose message is missing. The
+/// constructor starts MPI; all calls come from the thread that has constructed it.
 class Exchange {
  public:
   explicit Exchange(const ProcessGroupOptions& options);
-  /// Ends MPI, unless a rank is lost: that could wait for it without end.
+  /// Calls MPI_Finalize(), unless a rank is lost, for which that could wait for ever.
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -34,6 +34,7 @@ class Exchange {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
   /// Sends and receives until all is done. Each rank's next message to this one is the one that is expected here.
+  /// Throws PeerError for a lost rank, and Error for a piece of 2 GiB or more.
   void run(std::span<const Piece> sent, std::span<const Piece> received);
   /// See ProcessGroupOptions::on_lost; "" where no rank is lost.
   std::string find_lost();
@@ -41,18 +42,19 @@ class Exchange {
   void look_for_lost(double seconds);
   std::vector<std::string> leave(std::string_view text);
 
-  /// A thread waits for this one: more of the processor goes to looking for messages, less to others' work.
+  /// The number of threads that wait for this one. If there are any, it polls for messages without pause at first.
   std::atomic<int> waiting = 0;
 
  private:
   /// ranks[i] is the other side of requests[i].
   void wait_for(std::vector<MPI_Request>& requests, const std::vector<int>& ranks);
   void look_for_debtors(const std::vector<MPI_Request>& requests, const std::vector<int>& ranks, double seconds);
-  /// Throws PeerError where a rank has left, or is lost.
+  /// Throws PeerError where a rank has left.
   void look_for_farewells();
-  /// The same for a rank. `owes`: that it is silent is enough, after the timeout; else it must be stopped, too.
+  /// Throws PeerError where this rank has left or its process has ended. After the timeout, also where it `owes` a
+  /// message or its process is stopped.
   void look_for(int rank, bool owes, double seconds);
-  /// Takes the farewells that have come.
+  /// Receives the farewells that have come.
   void take_farewells();
   [[nodiscard]] std::string lost_text(int rank, const std::string& reason) const;
   [[noreturn]] void lose(int rank, const std::string& reason);

@@ -16,23 +16,23 @@ struct GradientReducerOptions {
 /// Adds up the gradients of all ranks while the backward pass goes on:
 ///   backward(loss, {}, {.on_leaf = [&](const Tensor& leaf, const Tensor& g) { reducer.take(leaf, g); }});
 ///   reducer.finish();
-/// Buckets have the order in which backward() makes the gradients, which the first pass shows; that one travels at its
-/// end. Hooks of the parameters do not see what travels.
+/// Buckets have the order in which backward() makes the gradients. The first pass finds that order, so its own
+/// gradients travel only at its end. Hooks of the parameters see the gradients of this rank, not the sums.
 class GradientReducer {
  public:
   /// The parameters must be the same, in the same order, on all ranks. The group must outlive it.
   GradientReducer(ProcessGroup& group, Tensors parameters, const GradientReducerOptions& options = {});
 
-  /// BackwardOptions::on_leaf of the last backward pass of a step. What earlier passes left in .grad is added.
+  /// For BackwardOptions::on_leaf in the last backward pass of a step. What earlier passes left in .grad is added.
   void take(const Tensor& leaf, const Tensor& gradient);
-  /// Call it behind that pass. The .grad of each parameter becomes the sum over the ranks; it stays undefined where no
+  /// Call it after that pass. The .grad of each parameter becomes the sum over the ranks; it stays undefined where no
   /// rank has one.
   void finish();
-  /// Forgets what take() got, for a step that is left out before finish().
+  /// Forgets what take() got, for a step that all ranks leave out before finish().
   void reset();
 
  private:
-  /// Gradients side by side in memory, and behind them for each a 1, or a 0 where this rank has none.
+  /// Gradients side by side in memory, followed by one number for each: 1, or 0 where this rank has no gradient.
   struct Bucket {
     std::vector<size_t> parameters;
     std::vector<int64_t> places;

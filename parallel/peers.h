@@ -10,7 +10,7 @@ namespace norma::parallel {
 struct Peer {
   std::array<char, 256> host{};
   int64_t process = 0;
-  int64_t started = 0;  ///< when, in clock ticks of the machine: tells the process from a later one of its number
+  int64_t started = 0;  ///< in clock ticks since boot; tells the process from a later one of its number
 
   static Peer self();
   /// "process 4711 on node3"

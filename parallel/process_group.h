@@ -20,8 +20,9 @@ class Work {
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
-  /// Returns when the results are there: for the host, or, on a GPU, for all work that it is given from then on. Throws
-  /// what went wrong; on a GPU the host's next wait for it may throw that. Call it once.
+  /// Returns when the host can read the results. For a tensor of a GPU it may return earlier: all work that the GPU is
+  /// given afterwards has the results. Throws what went wrong; for a GPU the host's next wait for the GPU may throw
+  /// that instead. Call it once.
   virtual void wait() = 0;
 };
 
@@ -42,14 +43,15 @@ class ProcessGroup {
   [[nodiscard]] bool is_first() const { return rank() == 0; }
 
   /// Begins the sum of x over the ranks, which x has after wait(): ((x_0 + x_1) + x_2) + … in float64, rounded once, so
-  /// that all ranks have the same bits in every run. x is dense, float32 or float64, and is left alone until then.
+  /// that all ranks have the same bits in every run. x is dense, float32 or float64, else Error is thrown. Nobody may
+  /// use x until then.
   [[nodiscard]] virtual std::unique_ptr<Work> begin_all_reduce(const Tensor& x) = 0;
   void all_reduce(const Tensor& x) { begin_all_reduce(x)->wait(); }
-  /// Gives x, which is dense, the elements that rank `root` has there.
+  /// Gives x, which is dense, the elements that x has on rank `root`.
   virtual void broadcast(const Tensor& x, int root = 0) = 0;
   /// The tensors of all ranks, which have one shape, along a new axis in front; contiguous.
   [[nodiscard]] virtual Tensor all_gather(const Tensor& x) = 0;
-  /// The texts of all ranks, of any lengths below 2 GiB.
+  /// The texts of all ranks, each of less than 2 GiB.
   [[nodiscard]] virtual std::vector<std::string> all_gather_text(std::string_view text) = 0;
   /// Returns when all ranks have called it.
   virtual void barrier() = 0;
@@ -58,43 +60,45 @@ class ProcessGroup {
   [[nodiscard]] virtual double message_seconds() const { return 0; }
 
   /// Throws PeerError where another rank has left, or its process on this machine has ended; where `seconds` are more
-  /// than the timeout, also where its process is stopped. For those who wait for another rank by other means.
+  /// than the timeout, also where its process is stopped. For callers that wait for another rank by other means.
   virtual void look_for_lost(double seconds) = 0;
 
-  /// Tells the others that this rank ends for an error: what they wait for from it throws PeerError "rank N: text".
-  /// Waits a moment for theirs, and returns the texts of all ranks; "" where none came. Only the destructor may follow.
+  /// Tells the others that this rank ends for an error: a function that waits for this rank throws PeerError "rank N:
+  /// text" there. Waits a moment for the texts of the others, and returns those of all ranks; "" where none came. Only
+  /// the destructor may follow.
   virtual std::vector<std::string> leave(std::string_view text) = 0;
 };
 
-/// Another rank is the reason: "rank 2: …".
+/// Thrown for a fault of another rank, which the text names: "rank 2: …", "rank 2 (process 4711 on node3) has …".
 class PeerError : public Error {
  public:
   using Error::Error;
 };
 
 struct ProcessGroupOptions {
-  double timeout = 300;  ///< seconds without a word from a rank after which it counts as lost
-  /// Told of a rank on this machine whose process has ended without a word, while this one does not wait for any: its
-  /// next wait would throw the same text, but mpirun may end it before. Called by another thread; may be empty.
+  double timeout = 300;  ///< seconds of waiting for a rank's message after which the rank counts as lost
+  /// Called, by another thread, when the process of a rank on this machine has ended without leave() and this rank
+  /// waits for none. The next wait would throw PeerError with the same text, but mpirun may end this process before
+  /// that. May be empty.
   std::function<void(const std::string& text)> on_lost = {};
 };
 
-/// A group of this process alone. Nothing of it waits.
+/// A group of this process alone, whose functions never wait. all_gather() of a contiguous x is a view of x.
 std::shared_ptr<ProcessGroup> make_single_group();
 
-/// The group of the processes that mpirun, or srun with PMIx, started with this one; at most once in a process. Throws
-/// Error where MPI is not in this build.
+/// The group of the processes that mpirun, or srun with PMIx, started with this one; at most once in a process. Its
+/// functions throw Error where one rank would have to send another 2 GiB or more at once. Throws Error where MPI is not
+/// in this build.
 std::shared_ptr<ProcessGroup> make_mpi_group(const ProcessGroupOptions& options = {});
 /// False: make_mpi_group() throws.
 bool has_mpi();
 /// "Open MPI v4.1.4"; "" where MPI is not in this build.
 std::string mpi_version();
 
-/// `host` with another way for tensors of GPUs: their sums, broadcasts and gatherings travel by NCCL, from GPU to GPU,
-/// while the GPU and the host do other work. All else is done by `host`. Each rank has one GPU, that of the first such
-/// tensor, and no two ranks have the same. Sums have the bits of make_mpi_group(). While the host waits for the GPU,
-/// it looks for lost ranks: any wait may throw PeerError, or Error "nccl: …". Throws Error where NCCL is not in this
-/// build.
+/// A group of the ranks of `host` that sums, broadcasts and gathers tensors of GPUs by NCCL, from GPU to GPU, while the
+/// GPU and the host do other work. All else is done by `host`. Each rank has one GPU, that of the first such tensor,
+/// and no two ranks have the same. Sums have the bits of make_mpi_group(). While the host waits for the GPU, it looks
+/// for lost ranks: any wait may throw PeerError, or Error "nccl: …". Throws Error where NCCL is not in this build.
 std::shared_ptr<ProcessGroup> make_nccl_group(std::shared_ptr<ProcessGroup> host,
                                               const ProcessGroupOptions& options = {});
 /// False: make_nccl_group() throws.

@@ -21,7 +21,7 @@ struct ColorJitterOptions {
   [[nodiscard]] bool any() const { return brightness > 0 || contrast > 0 || saturation > 0 || hue > 0; }
 };
 
-/// The greatest jitter, for which the factor reaches the end of kAdjustFactor.
+/// The range of brightness, contrast and saturation. At its end the factor reaches that of kAdjustFactor.
 inline constexpr Range<double> kJitter{kAdjustFactor.low, kAdjustFactor.high - 1};
 
 /// Throws Error "op: brightness: …" for numbers outside kJitter, and a hue outside 0 to 0.5.

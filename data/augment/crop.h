@@ -37,7 +37,7 @@ void check_random_resized_crop(const char* op, const RandomResizedCropOptions& o
 Rectangle draw_resized_crop(Draw& draw, int64_t height, int64_t width, const RandomResizedCropOptions& options = {});
 
 struct RandomCropOptions {
-  int64_t padding = 0;  ///< pixels added on each side before
+  int64_t padding = 0;  ///< pixels added on each side before the window is cut out
   Color fill = {0, 0, 0};
 };
 

@@ -38,8 +38,9 @@ struct RandomErasingOptions {
 /// Throws Error "op: …" for a probability outside [0, 1], a count outside kErasingCount, or an invalid interval.
 void check_random_erasing(const char* op, const RandomErasingOptions& options);
 
-/// The rectangles to erase from an image of these sizes; none if the draw says so. Each has ten tries to be lower and
-/// narrower than the image. Sides are rounded, to 0 in tiny images. Throws Error as check_random_erasing().
+/// The rectangles to erase from an image of these sizes; none if the image is not to be erased. Each is drawn up to ten
+/// times, until it is lower and narrower than the image, or left out. Sides are rounded, to 0 in tiny images. Throws
+/// Error as check_random_erasing().
 std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, const RandomErasingOptions& options);
 
 /// Draws rectangles and erases them. `image` points to (C, H, W) numbers, already normalized; element (c, h, w) lies at

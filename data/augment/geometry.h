@@ -27,7 +27,7 @@ struct AffineOptions {
 
 /// An affine map: Pillow's Image.transform(size, AFFINE, m, interpolation, fillcolor=fill). The pixel at column x and
 /// row y shows the place (m[0] x' + m[1] y' + m[2], m[3] x' + m[4] y' + m[5]) of the image, with x' = x + 1/2 and y' =
-/// y + 1/2. Fractions are cut off, as in Pillow.
+/// y + 1/2. Interpolated values are truncated to whole numbers, as in Pillow.
 Image affine(const Image& image, const std::array<double, 6>& matrix, const AffineOptions& options = {});
 
 /// Rotates anticlockwise around the middle: Pillow's Image.rotate(degrees, interpolation, fillcolor=fill). Multiples of

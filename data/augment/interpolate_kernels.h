@@ -15,8 +15,8 @@ struct Interpolation2d {
   std::array<double, 6> matrix = {};
 };
 
-/// Computes each value from 2 x 2 pixels, past an edge from the edge's. In double, with fractions cut off, as Pillow
-/// does.
+/// Computes each value from 2 x 2 pixels; beyond an edge its pixels repeat. Computes in double and truncates the
+/// result, as Pillow does.
 void interpolate_bilinear(const Interpolation2d& job);
 /// Computes each value from 4 x 4 pixels, in the same way.
 void interpolate_bicubic(const Interpolation2d& job);

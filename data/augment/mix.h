@@ -15,7 +15,8 @@ inline constexpr Range<double> kMixAlpha{0, 1000};
 /// For smaller alphas the logarithms that the shares are made of overflow.
 inline constexpr double kLeastMixAlpha = 1e-6;
 
-/// timm's Mixup in mode "batch": image i of a batch of n is mixed with image n - 1 - i, all with the same numbers.
+/// timm's Mixup in mode "batch": image i of a batch of n is mixed with image n - 1 - i, all with the same share and
+/// box.
 struct MixOptions {
   double mixup_alpha = 0;           ///< above 0: mixup is on, and draws an image's own share from Beta(alpha, alpha)
   double cutmix_alpha = 0;          ///< above 0: likewise for CutMix, which puts in a rectangle of the other image
@@ -44,15 +45,15 @@ Rectangle cutmix_box(int64_t height, int64_t width, double lambda, int64_t middl
 /// the edges cut the box off.
 Mix draw_mix(Draw& draw, int64_t height, int64_t width, const MixOptions& options);
 
-/// Mixes images (N, C, H, W) of float32 on the CPU in place: x_i becomes lambda x_i + (1 - lambda) x_{n-1-i}, or takes
-/// over the box. Any strides. `unmixed`: this one of the first half, with its partner, stays as it is, as the middle
-/// one of an odd number does. Throws Error for other tensors, a lambda outside [0, 1], and a box that is not in the
-/// images.
+/// Mixes images (N, C, H, W) of float32 on the CPU in place: x_i becomes lambda x_i + (1 - lambda) x_{n-1-i}, or gets
+/// the box of x_{n-1-i}. Any strides. `unmixed` is the number of an image in the first half that stays as it is, with
+/// its partner. The middle image of an odd number always stays. Throws Error for other tensors, a lambda outside [0,
+/// 1], and a box that is not in the images.
 void mix_images_(Tensor& images, const Mix& mix, std::optional<int64_t> unmixed = {});
 
 /// The targets of a mixed batch, (N, num_classes) in float32: lambda for the image's own label and 1 - lambda for the
-/// other's. `label_smoothing` of this is spread evenly over all classes. labels: (N) int64 on the CPU. Throws Error for
-/// labels outside [0, num_classes), and a smoothing outside [0, 1).
+/// other's. The share `label_smoothing` of each target is spread evenly over all classes. labels: (N) int64 on the CPU.
+/// Throws Error for labels outside [0, num_classes), and a smoothing outside [0, 1).
 Tensor mixed_targets(const Tensor& labels, int64_t num_classes, const Mix& mix, double label_smoothing = 0);
 
 }  // namespace norma::data

@@ -34,7 +34,7 @@ struct Accuracy {
   Errors dx;
   Errors dweight;
   Errors dbias;
-  int64_t wrong_outputs = 0;    ///< NaN or infinite but for the truth, or the other way round
+  int64_t wrong_outputs = 0;    ///< not finite where the truth is finite, or another value where it is not
   int64_t wrong_gradients = 0;  ///< the same in dx, dweight and dbias
 };
 

@@ -68,8 +68,8 @@ struct Audit {
   bool complete = true;  ///< false after an interruption
 };
 
-/// Throws Error for unknown or repeated names, for convolutions as check_convolutions(), and for choices of norms
-/// where none is measured.
+/// Throws Error for unknown or repeated names, for convolutions as check_convolutions(), and for a choice of
+/// statistics, dtypes or cases where no norm is measured.
 void check_options(const AuditOptions& options);
 
 /// Measures everything on the default device until interrupted() (interrupt.h). Throws Error as check_options().

@@ -31,7 +31,7 @@ struct Case {
   double eps = 1e-5;
   std::function<double(const Draw&)> value;
   /// For a published case: sizes of the input, and those with --quick. Its norm is layer norm over all axes but the
-  /// first, without weight and bias, and dy is 1.
+  /// first, with weight 1 and bias 0, and dy is 1.
   Sizes published = {};
   Sizes published_quick = {};
   bool one_element = false;  ///< each set has one element

@@ -40,7 +40,7 @@ std::vector<ConvolutionErrors> measure_convolutions(bool quick,
 /// implementation. Quick: one network and five seeds. Otherwise as measure_convolutions().
 std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<void(const std::string&)>& progress);
 
-/// Throws Error if the default device has no convolutions by Winograd's transforms, as CUDA.
+/// Throws Error if the default device has no convolutions by Winograd's transforms. CUDA has none.
 void check_convolutions();
 
 }  // namespace norma::lab::audit

@@ -27,12 +27,13 @@ struct BenchOptions {
   bool fold = false;        ///< inference: with folded batch norms
   bool detail = false;      ///< find each op's cost, beside its floor
   bool retry = false;       ///< take a smaller batch if memory does not suffice; else that is an error
-  /// Whether a step is one launch of a CUDA graph, as in `norma train`. It is not with `detail`, since nobody can look
-  /// into a graph, nor with `alternate`, since each row would keep the memory of a graph, nor with `group`, so that
-  /// rows of different numbers of processes compare.
+  /// Whether a step is one launch of a CUDA graph, as in `norma train`. With `detail`, `alternate` or `group` it never
+  /// is: nobody can look into a graph, each alternating row would keep the memory of one, and rows of different numbers
+  /// of processes are to be comparable.
   train::GraphMode cuda_graph = train::GraphMode::off;
   bool alternate = false;  ///< the norms of a model take turns step by step, so that a slow moment meets all
-  /// The numbers of processes in which one row is measured, in training; none: this process alone.
+  /// The numbers of processes in which one row is measured, in training; none: this process alone. They are checked
+  /// here; the caller starts the processes, each time with `group`.
   std::vector<int64_t> procs = {};
   /// The processes of one of these measurements. All of them call run_benchmark(), and each has its share of the batch.
   std::shared_ptr<parallel::ProcessGroup> group = {};
@@ -109,7 +110,8 @@ std::optional<NormTax> norm_tax(const Benchmark& benchmark, const BenchRow& row,
 /// One row as a JSON object, or all as an array, the fastest first. Columns have the names of timm's benchmark.py if it
 /// has them.
 std::string to_json(const Benchmark& benchmark);
-/// A line for each row under the columns of all rows; a missing value is empty.
+/// A line for each row under the columns of all rows; a missing value is empty. Measured::detail's lines are in the
+/// JSON alone.
 std::string to_csv(const Benchmark& benchmark);
 /// True iff a file that begins like this was made by one of the two functions above.
 bool is_result(std::string_view beginning);

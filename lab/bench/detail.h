@@ -19,7 +19,7 @@ struct OpLine {
   double seconds = 0;
   double bytes = 0;  ///< the fewest that have to move
   double flops = 0;  ///< for convolutions and matrix products, else 0
-  double floor = 0;  ///< seconds: alone in the best layout, or the bytes at the copy rate
+  double floor = 0;  ///< seconds: of the products alone (ProductFloor), or of the bytes at the copy rate
 
   /// True iff the op is a product, whose floor comes from arithmetic, not from bytes.
   [[nodiscard]] bool is_product() const { return flops > 0; }
@@ -39,7 +39,7 @@ struct Detail {
   [[nodiscard]] double outside() const;
 };
 
-/// Adds up a step's records. `floors`: seconds of each call_of() a product's record, in order.
+/// Adds up a step's records. `floors`: the seconds of each of product_calls(records) alone, in order.
 Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts, const std::vector<double>& floors,
                    double copy_rate);
 

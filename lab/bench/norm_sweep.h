@@ -19,7 +19,8 @@ struct SweepOptions {
   std::vector<std::string> dtypes = {"float32", "bfloat16"};
   /// "images": (N, C, H, W) with every norm. "rows": (2048, features) with layer norm if layer2d is among the norms,
   /// and rms norm if rms2d is. "volume": (64, 16, 224, 224) with layer norm over its last three axes, if layer2d is
-  /// among the norms. None: images, and the others too if neither norms nor sizes are chosen.
+  /// among the norms. None: images, and the others too if neither norms nor sizes are chosen. `quick` leaves the volume
+  /// out.
   std::vector<std::string> shapes;
   std::vector<int64_t> batch_sizes;  ///< N of the images; none: 8 … 256
   std::vector<int64_t> channels;     ///< C; none: 24 … 2048
@@ -57,7 +58,7 @@ struct Sweep {
   SweepOptions options;
   train::Environment environment;
   std::vector<SweepRow> rows;
-  std::vector<std::string> failed;  ///< "64x16x224x224: REASON" for cases that did not fit into memory
+  std::vector<std::string> failed;  ///< "[64, 16, 224, 224]: REASON" for cases that did not fit into memory
   double seconds = 0;
   bool complete = false;  ///< false: a signal came before the end (interrupt.h)
 };

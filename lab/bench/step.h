@@ -37,7 +37,7 @@ struct StepParts {
   double backward = 0;
   double exposed = 0;  ///< from the end of the backward pass until the gradients of all processes are there
   double optimizer = 0;
-  double messages = 0;  ///< of the gradients' messages, beside the parts above; ProcessGroup::message_seconds()
+  double messages = 0;  ///< of the gradients' messages, which overlap the parts above; ProcessGroup::message_seconds()
 
   [[nodiscard]] double total() const { return whole + forward + backward + exposed + optimizer; }
 };
@@ -58,8 +58,8 @@ class Step {
   void release_graph();
   /// The kernels and copies of the graph that steps are, or were; 0 without one.
   [[nodiscard]] int64_t graph_size() const { return graph_size_; }
-  /// Why steps are ordinary ones although a graph was wanted where it can be; "" otherwise, and before the first run
-  /// where only a recording can tell.
+  /// Why steps are not graphs although StepOptions::cuda_graph asked for them; "" if they are, on a device without
+  /// graphs, and before the first run if only a recording can tell.
   [[nodiscard]] const std::string& graph_obstacle() const { return graph_obstacle_; }
   [[nodiscard]] const nn::Module& model() const { return *model_; }
   [[nodiscard]] const train::Precision& precision() const { return precision_; }

@@ -16,13 +16,13 @@ struct RunCost {
   double fit = 0;         ///< evaluation of training images at the end of the run (Cell::fit)
   int64_t epoch = 0;      ///< training images of an epoch
   double batch = 0;       ///< a forward pass of a batch
-  /// Of a network: half_passes_to_calibrate().
+  /// half_passes_to_calibrate() of its network.
   int64_t half_passes_to_calibrate = 0;
 };
 
-/// Measures the cost of each cell, a run of the comparison, and behind them of each of source_models(): makes a few
-/// training steps of its network on random images, and a pass over a batch in evaluation. Cells that differ only in
-/// seed, lr and options that change no step's work share a measurement, but not the images of an epoch. A cell that
+/// Measures the cost of each cell (a run of the comparison), followed by that of each of source_models(). It makes a
+/// few training steps of each network on random images, and passes over a batch in evaluation. Cells that differ only
+/// in seed, lr and options that change no step's work share a measurement, but not the images of an epoch. A cell that
 /// throws costs nothing: it will fail.
 std::vector<RunCost> measure_runs(const Comparison& comparison);
 
@@ -36,15 +36,14 @@ struct BudgetPlan {
 
 struct BudgetOptions {
   double budget;     ///< seconds
-  double spent = 0;  ///< seconds of it that are over
-  bool firm = true;  ///< false: if even the shortest runs do not fit, they are taken
+  double spent = 0;  ///< seconds of it that have passed
+  bool firm = true;  ///< false: the shortest runs are taken even if they do not fit
 };
 
-/// Finds the longest runs that fit into the budget with a fifth in reserve, since a machine's speed varies. They
-/// are whole batches of every batch size if possible, and at least ten batches of the largest. Timing takes at most a
-/// quarter of the budget. Its rounds become fewer for that, down to fewest_rounds(), if there are any. `costs` are
-/// those of measure_runs(). Throws Error "compare: budget: expected at least 75s, …" when the shortest runs do not fit,
-/// if it is firm.
+/// Finds the longest runs that fit into the budget with a fifth in reserve, since a machine's speed varies. They are
+/// whole batches of every batch size if possible, and at least ten batches of the largest. If timing would take more
+/// than a quarter of the budget, its rounds become fewer, down to fewest_rounds(). `costs` are those of measure_runs().
+/// Throws Error "compare: budget: expected at least 75s, …" when the shortest runs do not fit, if it is firm.
 BudgetPlan plan_budget(const Comparison& comparison, const std::vector<RunCost>& costs, const BudgetOptions& options);
 
 /// Puts the plan into the comparison's recipe.

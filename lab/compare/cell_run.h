@@ -10,7 +10,8 @@ namespace norma::lab {
 
 /// The checkpoint of a cell (a run of a comparison) in the output folder. It also has the cell's result so far.
 std::filesystem::path cell_checkpoint(const std::filesystem::path& folder, size_t cell);
-/// Removes it, and what kills have left of it half-written. Call it when the report has the cell's result.
+/// Removes it, and half-written files of it that killed processes have left. Call it when the report has the cell's
+/// result.
 void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell);
 
 /// The number of training images that a cell's network is evaluated on at the end (Cell::fit): as many as there are

@@ -45,7 +45,7 @@ struct ComparisonOptions {
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;
   bool telemetry = true;        ///< give each cell its record (lab/telemetry), and evaluate after each epoch
-  DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
+  DynamicsParts dynamics = {};  ///< the parts of HealthSample::dynamics to record
   /// Tries learning rates around the recipe's for each norm in each group before its runs (tune.h).
   bool tune_lr = false;
   std::filesystem::path output;             ///< folder of the report, which is written after every cell
@@ -93,8 +93,9 @@ void rehearse_cell(const Comparison& comparison, const Settings& cell);
 void run_comparison(Comparison& comparison, const ComparisonOptions& options);
 
 /// Estimates the seconds of all unfinished cells after `current`, if `current` takes `seconds`. With `expected` seconds
-/// of each cell, it scales these by the pace of `current` and the finished cells. Without, a cell takes the mean of its
-/// model's finished cells, else the time of `current` if that is of its model, else the mean of all these.
+/// of each cell, it scales these by the pace of `current` and the finished cells. Without, a cell takes the mean of the
+/// finished cells of its timing_group(), or the time of `current` if that is of the group. If neither exists, the same
+/// is tried for its model; else it takes the mean of all these.
 double seconds_after(const Comparison& comparison, size_t current, double seconds,
                      const std::vector<double>& expected = {});
 

@@ -23,9 +23,10 @@ struct Study {
   /// The classes that runs are about; a network that runs start from is trained on the others. Empty: all.
   std::vector<int64_t> classes = {};
   LrScaling lr_scaling = LrScaling::none;
-  /// Beside a claim several, since one seed decides nothing.
+  /// Studies with a claim have several seeds, since one decides nothing.
   std::vector<uint64_t> seeds = {0};
-  /// With a budget of time: so many runs would spend most of it on all test images. 0: all of them.
+  /// The test images of each run if there is a budget of time, most of which all test images would take. 0: all of
+  /// them.
   int64_t budget_test_images = 2000;
 };
 
@@ -36,8 +37,8 @@ const std::vector<Study>& studies();
 /// The study of this name. Throws Error "study: …" for an unknown one, with the nearest known name.
 const Study& study_of(std::string_view name);
 
-/// Fills the empty models, norms, seeds and axes of `options` with a study's values, and sets its scaling of the
-/// learning rate.
+/// Fills the empty models, norms, seeds and axes of `options` with a study's values, and its classes unless runs start
+/// from a file. Sets the scaling of the learning rate and the study's name.
 void apply_study(const Study& study, ComparisonOptions& options);
 
 }  // namespace norma::lab

@@ -15,7 +15,7 @@ int64_t tuning_steps(int64_t run_steps);
 /// The same number in batches; `accumulate` batches make a step.
 int64_t tuning_batches(int64_t run_batches, int64_t accumulate);
 
-/// The mean over the last quarter of a trial's losses, at least one.
+/// The mean over the last quarter of a trial's losses (rounded down, at least one). Expects a loss or more.
 double final_loss(const std::vector<double>& losses);
 
 /// Makes the trials that comparison.tunings lacks, and writes the report after each, until interrupted() (interrupt.h).

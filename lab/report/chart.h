@@ -29,7 +29,7 @@ struct LineChart {
   std::string y_label;
   std::vector<Series> series;
   std::vector<std::string> x_names = {};  ///< if x is the place in this list, not a number; curves then have dots
-  size_t most_points = 300;  ///< in a curve; a longer one is drawn by the least and the most of each stretch
+  size_t most_points = 300;               ///< in a curve; of a longer one, each stretch shows its smallest and largest
 };
 
 /// The y axis spans the curves that are not faint and cuts the faint ones off. Values that are not finite leave a gap.

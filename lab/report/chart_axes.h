@@ -47,7 +47,7 @@ std::string style_class(size_t style);
 struct AxisText {
   double share = 0;  ///< of the way along the axis
   std::string text;
-  bool minor = false;  ///< shown where there is little room
+  bool minor = false;  ///< hidden where there is little room
 };
 
 /// The values under a plot, at their places, and the axis' name. Screen readers skip them.

@@ -9,8 +9,8 @@
 
 namespace norma::lab {
 
-/// A difference that a claim speaks of: of a norm to another one, or to the same one with other values on some axes; or
-/// of that difference at one value of an axis to that at another (an interaction).
+/// A difference that a claim speaks of: between a norm and another one, or the same one with other values on some axes.
+/// With an `axis` it is an interaction: the difference at one value of the axis is compared with that at another.
 struct Expectation {
   enum class Sign : uint8_t {
     more,

@@ -10,7 +10,8 @@ namespace norma::lab {
 /// The number of norms tested against their references for accuracy, in all groups of a comparison: those planned with
 /// two seeds or more, however many are finished.
 int64_t accuracy_tests(const Comparison& comparison);
-/// The number tested for the tax. Learning rates share theirs.
+/// The number of norms tested for the tax, in all groups. Cells that differ only in learning rate, or in options that
+/// change no step's work, share a test.
 int64_t tax_tests(const Comparison& comparison);
 
 /// Decides for each row if it differs from its reference (decision.h), once all runs or rounds are made. Takes images

@@ -8,7 +8,8 @@
 namespace norma::lab {
 
 /// The first thing that differs between the plans of two comparisons, "lr 0.002 → 0.001"; "" if both have the same
-/// cells, recipe (but for the data's folder), rounds of timing and number of parts.
+/// cells, recipe (but for the data's folder), weights at the start, exactness of convolutions, number of processes,
+/// tune_lr, rounds of timing and number of parts.
 std::string plan_difference(const Comparison& a, const Comparison& b);
 
 /// Puts parts of one comparison together (Comparison::parts): each cell comes from the part that has it. Runs of

@@ -65,7 +65,7 @@ std::string to_html(const Page& page);
 std::string to_markdown(const Page& page);
 
 std::string results_section(const Page& page);   ///< the table
-std::string meaning_section();                   ///< of the table's columns
+std::string meaning_section();                   ///< what the table's columns mean
 std::string axes_section(const Page& page);      ///< accuracy against batch size, lr, precision, model
 std::string accuracy_section(const Page& page);  ///< dots, and their seeds
 /// Dots with the intervals that decide.

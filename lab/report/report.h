@@ -31,7 +31,7 @@ enum class CellState {
 
 std::string_view to_string(CellState state);
 
-/// A trained network on a fixed part of the images that it was trained on, in evaluation mode.
+/// The result of a trained network, in evaluation mode, on a fixed part of the images that it was trained on.
 struct Fit {
   int64_t images = 0;
   double accuracy = 0;  ///< in [0, 1]
@@ -61,7 +61,7 @@ struct Cell : Settings {
 struct Timing {
   Settings group;  ///< timing_group() of their cells
   std::vector<std::string> norms;
-  /// Seconds: a round each, in which each norm made one step, in the order of `norms`. NaN: that step failed.
+  /// For each round the seconds of one step of each norm, in the order of `norms`. NaN: that step failed.
   std::vector<std::vector<double>> rounds;
   std::string problem;  ///< why rounds are missing
 };
@@ -105,14 +105,14 @@ struct SourceNetwork {
 
 /// The results of `norma compare`, and all that is needed to repeat it.
 struct Comparison {
-  train::Recipe recipe;  ///< of all cells; a cell's settings come before its own (recipe_of())
+  train::Recipe recipe;  ///< of all cells; a cell's settings replace what is here (recipe_of())
   std::vector<Cell> cells;
   int64_t timing_rounds = 0;    ///< planned for each timing_group()
   std::vector<Timing> timings;  ///< of groups with at least one round
   bool tune_lr = false;         ///< rates found by `tunings` replace those of the cells
   std::vector<Tuning> tunings;  ///< the trials made so far
   bool telemetry = true;        ///< runs have a record
-  DynamicsParts dynamics = {};  ///< what the records have of HealthSample::dynamics
+  DynamicsParts dynamics = {};  ///< the parts of HealthSample::dynamics to record
   /// The SHA-256 of the file Recipe::initial_checkpoint when the comparison began; "" without one.
   std::string initial_sha256 = {};
   /// The classes that runs start from, where there is no such file and a start (settings.h) asks for weights.
@@ -124,7 +124,7 @@ struct Comparison {
   std::string date;                    ///< when the comparison began
   std::string study = {};              ///< the name of the study whose grid it has; "": none
   int64_t part_count = 0;              ///< the parts into which the cells were dealt; 0: it was not divided
-  std::vector<PartOrigin> parts = {};  ///< those that are here, by number; the three above are the first one's
+  std::vector<PartOrigin> parts = {};  ///< those here, by number; environment, command, date are the first one's
 };
 
 /// True iff a part that is here has this cell.
@@ -147,7 +147,7 @@ struct Spread {
 struct Row : Settings {
   int64_t finished = 0;  ///< number of seeds
   int64_t seeds = 0;
-  std::string problem;  ///< "" when every seed finished, else "failed: …", "interrupted" or "not started"
+  std::string problem;  ///< "" if all finished, else "failed: …", "interrupted", "not started" or "in another part"
   Spread accuracy;
   std::string reference;  ///< the norm that it is measured against in its comparison_group(); "": none
   /// To the reference, in points, seed by seed; none for the reference, and with one seed.
@@ -276,7 +276,7 @@ std::string parts_note(const Comparison& comparison);
 /// The notes below a table: those of the six above and start_note() that are not "", parts first, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
-/// The images of such a network, or the passes over its images, in those of a run of the comparison.
+/// A network that runs start from is trained with this many times as many images, or epochs, as a run.
 inline constexpr int64_t kSourceRuns = 4;
 /// The recipe of the network of a model that runs start from, for Comparison::source_classes: batch norm, the defaults
 /// of `norma train` for the optimisation, and kSourceRuns times as many images, or epochs, as a run has.

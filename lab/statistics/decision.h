@@ -37,10 +37,10 @@ struct Decision {
 
 /// Differences of accuracy within so many points count as none.
 inline constexpr double kEqualPoints = 0.3;
-/// The errors of all tests of one question together.
+/// The probability that any test of one question errs, without real differences.
 inline constexpr double kErrors = 0.05;
 
-/// The errors left for one of so many tests (Bonferroni).
+/// The probability of an error that each of so many tests may have (Bonferroni).
 inline double level_of(int64_t tests) {
   return kErrors / static_cast<double>(tests);
 }

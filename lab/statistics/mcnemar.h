@@ -10,7 +10,7 @@ namespace norma::lab {
 struct Mcnemar {
   int64_t only_first = 0;   ///< images that only the first gets right
   int64_t only_second = 0;  ///< images that only the second gets right
-  double chance = 1;        ///< of a division as uneven or more where no network is better
+  double chance = 1;        ///< the p-value: of a division at least as uneven if no network is better
 };
 
 /// McNemar's test in its exact form: the two-sided sign test on the images that divide the networks. Says whether these

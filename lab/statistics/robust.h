@@ -9,7 +9,7 @@
 
 namespace norma::lab {
 
-/// The pairs from which reports have the first two figures.
+/// The fewest pairs for which reports show the first two figures.
 inline constexpr int64_t kSeedsOfRobust = 5;
 
 /// The mean of the middle half: without the lowest and highest quarter, each rounded down to a whole number of values.

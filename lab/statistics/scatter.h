@@ -27,17 +27,18 @@ Scatter scatter_of(const std::vector<double>& differences);
 
 /// The scatter of pairs with their images, one list for each pair, all of one length. Seeds and images are two crossed
 /// causes, and their variances come from the mean squares of seeds, images and the rest (Searle, Casella, McCulloch,
-/// "Variance components", 1992, chapter 4). With one pair, `image_variance` is of these two networks.
+/// "Variance components", 1992, chapter 4). With one pair, `image_variance` is of these two networks. Throws Error for
+/// no pair, for fewer than two images, and for lists of different lengths.
 Scatter scatter_of(const std::vector<ImageDifferences>& differences);
 
-/// Half the width of the interval that leaves out the true difference with probability `chance`, were it of this many
-/// pairs: sqrt(t² seed_variance / seeds + z² image_variance), with Student's t for the seeds and the normal
-/// distribution for the images. With one pair, of the images alone: the interval is of the difference between these two
-/// networks.
+/// Half the width of the interval that leaves out the true difference with probability `chance`, for `seeds` pairs of
+/// this scatter: sqrt(t² seed_variance / seeds + z² image_variance), with Student's t for the seeds and the normal
+/// distribution for the images. With one pair it has the images' part alone: the interval is of the difference between
+/// these two networks.
 double half_width(const Scatter& scatter, int64_t seeds, double chance);
 
-/// The probability of a difference as large as this one or larger where there is none: the `chance` by which
-/// half_width() is the difference. Expects two pairs or more, whose differences are not all the same.
+/// The probability of a difference as large as this one or larger where there is none: the `chance` for which
+/// half_width() equals the difference. Expects two pairs or more, whose differences are not all the same.
 double chance_of(const Scatter& scatter);
 
 /// True iff the true difference is shown to be less than `margin` points, whatever its sign: two one-sided tests, each

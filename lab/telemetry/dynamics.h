@@ -22,7 +22,7 @@ namespace norma::lab {
 /// Collects LayerDynamics in one step: HealthStep calls it.
 class DynamicsReader {
  public:
-  /// Both must outlive it. Without an optimizer there are no learning rates.
+  /// The table and the optimizer must outlive it. Without an optimizer (null) there are no learning rates.
   DynamicsReader(const LayerTable& table, const DynamicsParts& parts, const nn::Optimizer* optimizer);
 
   /// As LayerLog::OnOutput.

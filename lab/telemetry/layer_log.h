@@ -57,7 +57,7 @@ class LayerLog : public nn::ModuleObserver {
   /// The layer that was active when node number `node` was recorded, and when record number `record` was left.
   [[nodiscard]] size_t layer_of_node(uint64_t node) const;
   [[nodiscard]] size_t layer_of_record(size_t record) const;
-  /// Elements of a layer's last output; 0 if it had one pixel or none, or the layer has not run.
+  /// Elements of a layer's last output that had more than one pixel; 0 if there was none.
   [[nodiscard]] int64_t image_elements(size_t layer) const { return image_elements_[layer]; }
 
  private:

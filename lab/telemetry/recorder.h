@@ -23,7 +23,7 @@ namespace norma::lab {
 /// numbers are read, never both, since reading takes time.
 class TelemetrySchedule {
  public:
-  /// Steps for each examined step of a kind (at least one), and the most of them.
+  /// A run has one examined step of each kind, and one more for each kInterval steps, up to the limits that follow.
   static constexpr int64_t kInterval = 50;
   static constexpr int64_t kMostTimed = 16;
   static constexpr int64_t kMostHealth = 3;

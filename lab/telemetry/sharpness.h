@@ -9,18 +9,18 @@
 
 namespace norma::lab {
 
-/// The end of a power iteration.
+/// When a power iteration ends.
 struct PowerIteration {
   double tolerance = 1e-3;      ///< it ends when the estimate changes by at most this share
-  int64_t most_products = 100;  ///< and after as many products with the Hessian, whatever the change
+  int64_t most_products = 100;  ///< and after this many products with the Hessian, whatever the change
 };
 
 /// The largest eigenvalue of the Hessian of loss() by `parameters`, which loss() has on its tape: float32 or float64.
 /// It takes one forward and one backward pass with create_graph, then a backward pass through both for each product
 /// with the Hessian. The start vector is random, and the same at every call.
 ///
-/// Power iteration finds the eigenvalue λ of the largest absolute value. If that is negative, a second one, on H - λ I,
-/// finds the largest.
+/// Power iteration finds the eigenvalue λ of the largest absolute value. If that is negative, a second iteration finds
+/// the largest, with H shifted by -λ; it may take as many products again.
 ///
 /// Changes nothing but what loss() does. Throws Error when interrupted() (train/interrupt.h), and, in the name of the
 /// op, where an op on the tape does not record its gradient, so that a second one would lack its part.

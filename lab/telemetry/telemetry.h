@@ -17,7 +17,7 @@ namespace norma::lab {
 // (TelemetrySchedule) it shows where time and memory go, which copies are made, and the numbers in each layer. Layers
 // have the names of the state dict ("layer1.0.bn1"); "" is for work outside all layers, such as the loss.
 
-/// In the place of a number that is not there.
+/// Stands for a number that is not known.
 inline constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
 
 /// The kind of a layer, for sums over layers.
@@ -129,15 +129,16 @@ struct LayerHealth {
   std::optional<BatchGap> gap = {};           ///< of batch norms with running statistics
 };
 
-/// How a layer moves in one step: of layers with a weight, and of norms that bend. NaN: the layer has no such number,
-/// or it was not asked for.
+/// How a layer moves in one step. Layers with a weight have one, and norms that bend. NaN: the layer has no such
+/// number, or it was not asked for.
 struct LayerDynamics {
   std::string layer;
   LayerKind kind = LayerKind::other;
   double gradient_norm = kNotKnown;  ///< L2 norm of the weight's gradient in the whole step, before clipping
   double weight_norm = kNotKnown;    ///< L2 norm of the weight
-  /// Learning rate of the step over the squared norm of a weight whose scale has no effect: what follows is a norm that
-  /// does not show it (nn::Invariance). The norm includes the layer's bias where the norm that follows shows that.
+  /// Learning rate of the step over the squared L2 norm of the weight, if the weight's scale has no effect, since a
+  /// norm layer follows whose output does not depend on it (nn::Invariance). The L2 norm includes the layer's bias
+  /// unless the norm layer removes that, too.
   double effective_lr = kNotKnown;
   /// Share of the inputs of a bounded norm at which its slope is below a tenth of the largest (nn::Bend).
   double saturation = kNotKnown;
