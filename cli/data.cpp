@@ -106,8 +106,8 @@ void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
 
 int run(const State& state) {
   const std::filesystem::path file = state.show;
-  check(file.empty() || !std::filesystem::exists(file), "data", "--show: expected a name that is not taken, got '{}'",
-        state.show);
+  check(file.empty() || !train::path_exists("data", file), "data",
+        "--show: expected a name that is not taken, got '{}'", state.show);
   const train::Recipe recipe = state.recipe.applied_to(state.recipe.defaults());
   train::check_recipe(recipe);
   const int64_t most = std::max<int64_t>(1, kMaxPixels / (recipe.image_size * recipe.image_size));

@@ -147,9 +147,15 @@ void check_outputs(const State& state) {
   check(state.output.empty() || !train::path_exists("eval", state.output), "eval",
         "--output: expected a name that is not taken, got '{}'", state.output);
   const std::string json = state.json == "-" ? "" : state.json;
-  if (!json.empty() && !state.confusion_matrix.empty()) {
-    train::check_other_file("eval", "--json", json, "--confusion-matrix", state.confusion_matrix);
-  }
+  const auto check_other = [](const char* name, const std::string& file, const char* other_name,
+                              const std::string& other) {
+    if (!file.empty() && !other.empty()) {
+      train::check_other_file("eval", name, file, other_name, other);
+    }
+  };
+  check_other("--json", json, "--confusion-matrix", state.confusion_matrix);
+  check_other("--json", json, "--output", state.output);
+  check_other("--confusion-matrix", state.confusion_matrix, "--output", state.output);
   check_file(json, "a result of 'norma eval'", train::kEvaluationJsonHead);
 }
 
@@ -259,8 +265,7 @@ Command add_eval(CLI::App& program) {
       "  norma eval --checkpoint runs/mine/model_best.safetensors --confusion-matrix confusion.csv --json -\n"
       "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
   auto state = std::make_shared<State>();
-  add_path(app, "--checkpoint", state->checkpoint,
-           "the file, or the folder of a run for its newest one (last.safetensors)")
+  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one")
       .type_name("PATH")
       .required();
   add_value<int64_t>(

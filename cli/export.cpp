@@ -43,7 +43,7 @@ struct State {
   Option model;
   Option opset_option;
   bool torch = false;
-  TorchLibrary library = TorchLibrary::timm;
+  std::optional<TorchLibrary> library = {};  ///< none: timm
   int64_t num_classes = models::ModelOptions{}.num_classes;
   int64_t opset = OnnxOptions{}.opset;
   int64_t batch_size = 1;
@@ -74,6 +74,7 @@ void check_options(const State& state) {
         state.output);
   check(!state.torch || !(state.fold || state.dynamic_batch || state.opset_option.given()), "export",
         "--fold, --dynamic-batch, --opset: expected --format onnx, got torch");
+  check(state.torch || !state.library, "export", "--library: expected --format torch, got onnx");
 }
 
 /// Writes the file. Where onnxruntime is installed, it checks what is written.
@@ -127,7 +128,7 @@ int run(const State& state) {
   }
   network.output = (*network.model)(network.example);
   if (state.torch) {
-    write_torch(network, state.output, state.library, state.check);
+    write_torch(network, state.output, state.library.value_or(TorchLibrary::timm), state.check);
   } else {
     write_onnx(state, network);
   }
@@ -182,8 +183,7 @@ Command add_export(CLI::App& program) {
       "it\n"
       "with Norma.");
   auto state = std::make_shared<State>();
-  add_path(app, "--checkpoint", state->checkpoint,
-           "the file, or the folder of a run for its newest one (last.safetensors)")
+  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one")
       .type_name("PATH")
       .required();
   add_path(app, "-o,--output", state->output, "the file to write; the folder, for torch").type_name("PATH").required();
@@ -200,11 +200,11 @@ Command add_export(CLI::App& program) {
       app, "--library", "timm or torchvision",
       [s = state.get()](const std::string& text) {
         s->library = text == "timm" ? TorchLibrary::timm : TorchLibrary::torchvision;
-        return text == to_string(s->library);
+        return text == to_string(*s->library);
       },
       "for torch: timm or torchvision, which builds the network")
       .type_name("NAME")
-      .default_str(to_string(state->library));
+      .default_str(to_string(TorchLibrary::timm));
   state->opset_option = add_value<int64_t>(
                             app, "--opset", {.low = 18, .high = 21}, [s = state.get()](int64_t n) { s->opset = n; },
                             "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")

@@ -46,11 +46,13 @@ std::optional<OnnxRuntimeResult> run_onnxruntime(std::string_view model, const T
                                                  const Sizes& output_sizes) {
   const ScratchFolder folder("export");
   const Tensor x = contiguous_copy(to_device(input.detach(), kCpu), MemoryFormat::contiguous);
-  std::ofstream(folder.path() / "input", std::ios::binary)
-      .write(static_cast<const char*>(x.device_pointer()),
-             static_cast<std::streamsize>(x.numel()) * static_cast<std::streamsize>(size_of(x.dtype())));
-  std::ofstream(folder.path() / "model.onnx", std::ios::binary)
-      .write(model.data(), static_cast<std::streamsize>(model.size()));
+  const auto write = [&](const char* name, const void* bytes, size_t count) {
+    std::ofstream out(folder.path() / name, std::ios::binary);
+    out.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(count)).flush();
+    check(out.good(), "export", "cannot write {}", (folder.path() / name).string());
+  };
+  write("input", x.device_pointer(), static_cast<size_t>(x.numel()) * size_of(x.dtype()));
+  write("model.onnx", model.data(), model.size());
   const PythonRun ran = run_python("export", {"-c", kProgram, folder.path().string(), std::string(to_string(x.dtype())),
                                               fmt::format("{}", fmt::join(x.sizes(), ","))});
   if (ran.code == kNotInstalled || ran.code == kNoPython) {

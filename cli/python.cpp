@@ -27,9 +27,11 @@ std::string text_of(const std::filesystem::path& file) {
 }  // namespace
 
 ScratchFolder::ScratchFolder(const std::string& op) {
-  std::string name = (std::filesystem::temp_directory_path() / "norma-XXXXXX").string();
-  check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'",
-        std::filesystem::temp_directory_path().string());
+  std::error_code error;
+  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+  check(!error, op, "expected a folder for temporary files in TMPDIR, got '{}'", parent.string());
+  std::string name = (parent / "norma-XXXXXX").string();
+  check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'", parent.string());
   path_ = name;
 }
 

@@ -57,8 +57,9 @@ void check_output(const State& state) {
       is_former = data::tensor_file_metadata(state.output).contains(kResultKey);
     } catch (const Error&) {  // of another format
     }
-    check(is_former, "run", "--output: '{}' is not a result of 'norma run': remove it, or choose another name",
-          state.output);
+    check(is_former, "run", "--output: '{}' {}: remove it, or choose another name", state.output,
+          state.output.ends_with(".npy") ? "is there, and a .npy file does not say what wrote it"
+                                         : "is not a result of 'norma run'");
   }
 }
 

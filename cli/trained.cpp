@@ -23,7 +23,15 @@ bool is_run_of(std::string_view op, const std::string& model, const std::filesys
 }  // namespace
 
 std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given) {
-  return train::is_folder(op, given) ? given / train::kLastName : given;
+  if (!train::is_folder(op, given)) {
+    return given;
+  }
+  std::vector<std::string> warnings;
+  std::filesystem::path newest = train::newest_checkpoint(given, warnings);
+  for (const std::string& text : warnings) {
+    train::warn(op, "{}", text);
+  }
+  return newest;
 }
 
 Trained trained_in(const std::filesystem::path& file, std::string_view op, const RecipeOptions& options,

@@ -17,7 +17,7 @@ struct Trained {
   std::vector<nn::PluginRecord> plugins = {};
 };
 
-/// The file that `given` names, or the newest checkpoint of a run where it is a folder.
+/// The file that `given` names, or the newest checkpoint of a run where it is a folder. Warns of half-written ones.
 std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given);
 
 /// The record of a checkpoint; the defaults of `options` for a file of weights alone. That one says nothing of its

@@ -37,7 +37,8 @@ std::pair<float, float> byte_statistics(const std::vector<uint8_t>& bytes) {
 
 std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
   check(!options.folder.empty(), "idx", "expected a folder with IDX files (option --data-dir), got none");
-  check(std::filesystem::is_directory(options.folder), "idx", "{}: no such folder", options.folder.string());
+  std::error_code error;
+  check(std::filesystem::is_directory(options.folder, error), "idx", "{}: no such folder", options.folder.string());
   const IdxFiles files = find_idx_files(options.folder, options.split);
   const IdxFiles train = find_idx_files(options.folder, Split::train);
   const IdxFiles test = find_idx_files(options.folder, Split::test);
@@ -70,7 +71,8 @@ std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options
   constexpr std::string_view kPrefix = "emnist-letters-";
   const std::filesystem::path& folder = options.folder;
   check(!folder.empty(), kName, "expected the folder with EMNIST's files (option --data-dir), got none");
-  check(std::filesystem::is_directory(folder), kName, "{}: no such folder", folder.string());
+  std::error_code error;
+  check(std::filesystem::is_directory(folder, error), kName, "{}: no such folder", folder.string());
   const IdxFiles files = find_idx_files(folder, options.split, kPrefix);
   const IdxFiles train = find_idx_files(folder, Split::train, kPrefix);
   check(!files.images.empty() && !files.labels.empty(), kName,

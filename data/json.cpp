@@ -56,6 +56,14 @@ std::string json_text(const nlohmann::ordered_json& value, int indent) {
   return value.dump(indent);
 }
 
+std::vector<double> json_numbers(std::string_view op, const nlohmann::json& object, const std::string& name) {
+  std::vector<double> numbers;
+  for (const std::optional<double>& number : json_field<std::vector<std::optional<double>>>(op, object, name)) {
+    numbers.push_back(number.value_or(std::numeric_limits<double>::quiet_NaN()));
+  }
+  return numbers;
+}
+
 std::string json_excerpt(const nlohmann::json& value) {
   constexpr size_t kMaxItems = 20;
   if ((value.is_array() || value.is_object()) && value.size() > kMaxItems) {

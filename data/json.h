@@ -124,4 +124,7 @@ T json_field(std::string_view op, const nlohmann::json& object, const std::strin
   return json_as<T>(op, name, object[name]);
 }
 
+/// The numbers of an array in a field. JSON has no NaN and no infinity: null stands for them, and becomes NaN.
+std::vector<double> json_numbers(std::string_view op, const nlohmann::json& object, const std::string& name);
+
 }  // namespace norma::data

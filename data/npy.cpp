@@ -190,6 +190,8 @@ Tensor tensor_of_npy(std::string_view file, std::string_view bytes) {
   if (expected > 0) {
     std::memcpy(x.raw_data(), data.data(), data.size());
   }
+  check(x.dtype() != DType::boolean || std::ranges::all_of(data, [](char byte) { return byte == 0 || byte == 1; }), kOp,
+        "{}: expected 0 or 1 in every byte of a bool", file);
   return x;
 }
 

@@ -94,9 +94,11 @@ void write_npz(const std::filesystem::path& path, const NamedTensors& tensors,
   (void)archive.release();  // closed
   check(zip_source_open(target.get()) == 0, kOp, "{}: the archive cannot be read back", file);
   std::string piece(size_t{1} << 20, '\0');
-  for (zip_int64_t count = 0; (count = zip_source_read(target.get(), piece.data(), piece.size())) > 0;) {
+  zip_int64_t count = 0;
+  while ((count = zip_source_read(target.get(), piece.data(), piece.size())) > 0) {
     out.write(piece.data(), static_cast<size_t>(count));
   }
+  check(count == 0, kOp, "{}: the archive cannot be read back", file);
   zip_source_close(target.get());
   out.commit();
 }

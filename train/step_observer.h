@@ -56,8 +56,10 @@ class StepObserver {
   [[nodiscard]] virtual bool looks_into_steps() const { return true; }
   /// Called before the forward pass of a step; the first of a run has number 1. Null: this step is not observed.
   virtual std::unique_ptr<ObservedStep> begin_step(int64_t step) = 0;
-  /// Called after each step; `seconds` includes waiting for the batch.
+  /// Called after each step that updated the weights; `seconds` includes waiting for the batch.
   virtual void end_step(int64_t step, double loss, double seconds) = 0;
+  /// Called after each step that was left out (Recipe::skip_nonfinite, overflow in float16), in place of end_step().
+  virtual void left_out_step(int64_t /*step*/, double /*loss*/, double /*seconds*/) {}
   /// Called after each complete evaluation.
   virtual void evaluated(int64_t step, const Evaluation& test) = 0;
 };

@@ -197,8 +197,9 @@ void TrainingLoop::make_steps(TrainResult& result) {
     if (const auto rates = times.bottleneck(); rates && !std::exchange(warned, true)) {
       reports_.print(loading_warning(*rates, options_.workers));
     }
-    if (observer != nullptr && step.outcome == StepOutcome::updated) {
-      observer->end_step(run_.step, step.loss, seconds);
+    if (observer != nullptr) {
+      step.outcome == StepOutcome::updated ? observer->end_step(run_.step, step.loss, seconds)
+                                           : observer->left_out_step(run_.step, step.loss, seconds);
     }
     resident_.sample();  // the allocator keeps freed memory, so the end of a step shows its peak
     result.losses.push_back(step.loss);

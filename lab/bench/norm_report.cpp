@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <map>
 #include <tuple>
 
@@ -76,7 +77,11 @@ bool run_gnuplot(const std::filesystem::path& folder) {
     return false;
   }
   int status = 0;
-  waitpid(child, &status, 0);
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) {
+      return false;
+    }
+  }
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 

@@ -347,7 +347,8 @@ void check_options(const SweepOptions& options) {
   check(wants(options, "images") || !counterparts(options, {"layer2d", "rms2d"}).empty(), kOp,
         "shapes: expected images for these norms: rows and volume are for layer2d and rms2d");
   check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
-  check(!all_cases(options).empty(), kOp, "max-mb: expected room for at least one of the shapes, got {:.3g} MiB",
+  check(!all_cases(options).empty(), kOp,
+        "shapes, max-mb: expected at least one shape of these norms in {:.3g} MiB, got none",
         static_cast<double>(max_bytes(options)) / (1 << 20));
 }
 

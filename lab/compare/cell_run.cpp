@@ -19,7 +19,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -57,12 +56,14 @@ class Progress : public train::StepObserver {
     return looks_into_steps() ? recorder_->begin_step(step) : nullptr;
   }
   void end_step(int64_t step, double loss, double seconds) override {
-    fill_losses(step - 1);
-    losses_.push_back(loss);
-    step_seconds_.push_back(seconds);
+    left_out_step(step, loss, seconds);
     if (recorder_) {
       recorder_->end_step(step, loss, seconds);
     }
+  }
+  void left_out_step(int64_t /*step*/, double loss, double seconds) override {
+    losses_.push_back(loss);
+    step_seconds_.push_back(seconds);
   }
   void evaluated(int64_t step, const train::Evaluation& test) override {
     if (recorder_) {
@@ -70,9 +71,8 @@ class Progress : public train::StepObserver {
     }
   }
 
-  /// All of it after a number of steps.
-  std::string text(int64_t steps) {
-    fill_losses(steps);
+  /// All of it.
+  std::string text() {
     resident_.sample();
     nlohmann::ordered_json json = {
         {"seconds", before_.seconds + seconds_since(start_)},
@@ -93,10 +93,7 @@ class Progress : public train::StepObserver {
     before_.seconds = data::json_field<double>(where, json, "seconds");
     before_.peak_bytes = data::json_field<int64_t>(where, json, "peak_bytes");
     before_.peak_resident = data::json_field<int64_t>(where, json, "peak_resident");
-    for (const std::optional<double>& loss :
-         data::json_field<std::vector<std::optional<double>>>(where, json, "losses")) {
-      losses_.push_back(loss.value_or(std::numeric_limits<double>::quiet_NaN()));
-    }
+    losses_ = data::json_numbers(where, json, "losses");
     step_seconds_ = data::json_field<std::vector<double>>(where, json, "step_seconds");
     before_.losses = losses_;
     if (recorder_) {
@@ -122,11 +119,6 @@ class Progress : public train::StepObserver {
   }
 
  private:
-  /// Steps that were left out have no loss (Recipe::skip_nonfinite).
-  void fill_losses(int64_t steps) {
-    losses_.resize(static_cast<size_t>(steps), std::numeric_limits<double>::quiet_NaN());
-  }
-
   std::shared_ptr<TelemetryRecorder> recorder_;
   bool alone_;
   train::TrainResult before_;
@@ -270,7 +262,7 @@ class CellRun {
       if (!options_.group->is_first() || !is_finite(now)) {
         return;
       }
-      now.options[kProgressKey] = progress_->text(now.step);
+      now.options[kProgressKey] = progress_->text();
       if (options_.lock != nullptr) {
         options_.lock->check_in_place();
       }

@@ -171,16 +171,26 @@ std::string to_csv(const Parts& parts) {
   if (is_one(parts)) {
     return to_csv(parts.front().comparison);
   }
-  Table all;
+  Table all{.heads = {"comparison"}};
+  std::vector<Table> tables;
   for (const Part& part : parts) {
-    Table own = cell_table(part.comparison);
-    all.heads = std::move(own.heads);
-    for (Table::Row& row : own.rows) {
-      row.cells.insert(row.cells.begin(), part.name);
-      all.rows.push_back(std::move(row));
+    tables.push_back(cell_table(part.comparison));
+    auto place = all.heads.begin();  // a head that is new stands behind the one before it
+    for (const std::string& head : tables.back().heads) {
+      const auto known = std::find(all.heads.begin(), all.heads.end(), head);
+      place = known != all.heads.end() ? known : all.heads.insert(place + 1, head);
     }
   }
-  all.heads.insert(all.heads.begin(), "comparison");
+  for (size_t i = 0; i < parts.size(); ++i) {
+    for (Table::Row& own : tables[i].rows) {
+      Table::Row& row = all.add(parts[i].name);
+      row.cells.resize(all.heads.size());  // a comparison without an axis has nothing there
+      for (size_t c = 0; c < own.cells.size(); ++c) {
+        const auto head = std::find(all.heads.begin(), all.heads.end(), tables[i].heads[c]);
+        row.cells[static_cast<size_t>(head - all.heads.begin())] = std::move(own.cells[c]);
+      }
+    }
+  }
   return to_csv(all);
 }
 

@@ -24,8 +24,10 @@ std::vector<double> smoothed(const std::vector<double>& values) {
   double sum = 0;
   double weight = 0;
   for (const double value : values) {
-    sum = keep * sum + (1 - keep) * value;
-    weight = keep * weight + (1 - keep);
+    if (std::isfinite(value)) {  // a step that was left out may have any loss
+      sum = keep * sum + (1 - keep) * value;
+      weight = keep * weight + (1 - keep);
+    }
     result.push_back(sum / weight);
   }
   return result;

@@ -53,7 +53,7 @@ struct Cell : Settings {
   int64_t peak_bytes = 0;     ///< of tensors, during training
   int64_t peak_resident = 0;  ///< of the process, during training
   int64_t parameters = 0;
-  std::vector<double> losses;               ///< of each training step
+  std::vector<double> losses;               ///< of each training step, those that were left out included
   std::optional<Telemetry> telemetry = {};  ///< of a failed cell up to its failure; none: switched off
 };
 

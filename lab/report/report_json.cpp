@@ -261,7 +261,7 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
     read("peak_bytes", cell.peak_bytes);
     read("peak_resident", cell.peak_resident);
     read("parameters", cell.parameters);
-    read("losses", cell.losses);
+    cell.losses = data::json_numbers(where, json, "losses");
     check_accuracy(cell.accuracy, where);
     const auto check_not_negative = [&](const char* name, auto value) {
       check(value >= 0, where, "{}: expected at least 0, got {}", name, value);

@@ -100,6 +100,26 @@ TEST_CASE("norma eval: the confusion matrix and the JSON say the same as the lin
   CHECK(read_file(folder / "mine.csv") == "a,b\n");
 }
 
+TEST_CASE("norma eval: a folder gives its newest checkpoint, whatever its name") {
+  const TemporaryFolder folder;
+  const auto loss_of = [&](const std::string& checkpoint) {
+    const Outcome outcome = run_norma(folder.path(), "eval --threads 1 --json - --checkpoint " + checkpoint);
+    REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+    return test::parse_json(outcome.out)["evaluation"]["loss"].get<double>();
+  };
+  REQUIRE(run_norma(folder.path(), kTrain).code == 0);
+  const Outcome older = run_norma(folder.path(),
+                                  "train --model convnext_atto --patch-size 4 --dataset shapes --batch-size 4 --images "
+                                  "4 --test-images 20 --threads 1 --quiet --output older");
+  REQUIRE_MESSAGE(older.code == 0, older.err);
+  std::filesystem::rename(folder / "o/last.safetensors", folder / "o/recovery-1-2.safetensors");
+  const double newest = loss_of("o/recovery-1-2.safetensors");
+  CHECK(loss_of("older") != newest);
+  CHECK(loss_of("o") == newest);
+  std::filesystem::copy_file(folder / "older/last.safetensors", folder / "o/last.safetensors");
+  CHECK(loss_of("o") == newest);
+}
+
 TEST_CASE("norma eval: two results do not go into one file") {
   const TemporaryFolder folder;
   const auto error = [&](const std::string& names) {
@@ -112,6 +132,10 @@ TEST_CASE("norma eval: two results do not go into one file") {
   CHECK(error("--json ./a --confusion-matrix " + (folder / "a").string()) == text + "./a'\n");
   std::filesystem::create_symlink("b", folder / "a");
   CHECK(error("--json a --confusion-matrix b") == text + "a'\n");
+  CHECK(error("--json w.safetensors --output w.safetensors") ==
+        "norma: eval: --json: expected another file than that of --output, got 'w.safetensors'\n");
+  CHECK(error("--confusion-matrix w.safetensors --output w.safetensors") ==
+        "norma: eval: --confusion-matrix: expected another file than that of --output, got 'w.safetensors'\n");
   CHECK(folder.names() == std::vector<std::string>{"a"});
 }
 

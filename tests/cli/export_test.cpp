@@ -144,6 +144,8 @@ TEST_CASE("norma export --format torch: a folder with weights, an example and a 
     CHECK(weights.refusal(fmt::format("--format torch -o u {}", option)) ==
           "norma: export: --fold, --dynamic-batch, --opset: expected --format onnx, got torch\n");
   }
+  CHECK(weights.refusal("--library torchvision -o u.onnx") ==
+        "norma: export: --library: expected --format torch, got onnx\n");
   CHECK(weights.refusal("--format torch --library torchvision -o u") ==
         "norma: export_torch: model: expected a network of torchvision, got convnext_atto; timm has it\n");
   CHECK(weights.refusal("--format torch -o w.safetensors/u") ==

@@ -175,6 +175,10 @@ TEST_CASE("norma run: what is read is not written over, nor what is not a result
   CHECK(read_file(folder / "mine") == "a letter");
   CHECK(run("Y").code == 0);
   CHECK(run("Y").code == 0);  // its own
+  CHECK(run("Y.npy").code == 0);
+  CHECK(run("Y.npy").err ==
+        "norma: run: --output: 'Y.npy' is there, and a .npy file does not say what wrote it: remove it, or choose "
+        "another name\n");
 }
 
 TEST_CASE("norma bench: --results-file replaces results, and nothing else") {

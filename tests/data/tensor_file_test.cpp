@@ -90,6 +90,11 @@ TEST_CASE("npy: damaged files are refused") {
   expected(good + " more", "descr, fortran_order and shape, and nothing else");
   CHECK(npy_error(npy_with("{'descr': '<i4', 'fortran_order': False, 'shape': (9223372036854775807, 4), }"))
             .find("9223372036854775807") != std::string::npos);
+  const std::string booleans = "{'descr': '|b1', 'fortran_order': False, 'shape': (3,), }";
+  CHECK(tensor_of_npy("x.npy", npy_with(booleans, std::string("\1\0\1", 3))).to_vector<int>() ==
+        std::vector<int>{1, 0, 1});
+  CHECK(npy_error(npy_with(booleans, std::string("\1\0\2", 3))) ==
+        "npy: x.npy: expected 0 or 1 in every byte of a bool");
 }
 
 TEST_CASE("tensor files: .npz and .safetensors hold the same tensors and texts") {

@@ -7,12 +7,14 @@
 #include "data/subset.h"
 #include "error_text.h"
 #include "files.h"
+#include "lab/report/report.h"
 #include "lab/small_comparison.h"
 #include "models/registry.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
+#include "ops/pointwise/pointwise.h"
 #include "train/checkpoint.h"
 #include "train/interrupt.h"
 #include "train/recalibrate.h"
@@ -20,6 +22,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -36,6 +39,8 @@ namespace {
 
 int64_t steps_made = 0;
 std::function<void()> in_step = [] {};
+/// Images of this step become NaN; 0: of none.
+int64_t poisoned_step = 0;
 
 std::function<void()> in_evaluation = [] {};
 
@@ -46,9 +51,9 @@ class Counting : public nn::Module {
     if (grad_enabled()) {
       ++steps_made;
       in_step();
-    } else {
-      in_evaluation();
+      return steps_made == poisoned_step ? mul(x, std::nan("")) : x;
     }
+    in_evaluation();
     return x;
   }
   [[nodiscard]] std::string name() const override { return "Counting"; }
@@ -227,6 +232,30 @@ TEST_CASE("cell run: one that was cut goes on from its checkpoint, to the bits o
       CHECK(std::filesystem::is_empty(options.output));
     }
   }
+}
+
+TEST_CASE("cell run: one that was cut keeps the losses of the steps that it left out") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "whole");
+  options.recipe.skip_nonfinite = true;
+  poisoned_step = 5;
+  const Comparison whole = run(options);
+  options.output = folder / "cut";
+  std::filesystem::create_directories(options.output);
+  run(options, 11, stop);
+  poisoned_step = 0;  // it lies behind
+  const Comparison found = run(options);
+  REQUIRE(found.cells[0].losses.size() == 20);
+  for (size_t i = 0; i < 20; ++i) {
+    CHECK(std::isnan(found.cells[0].losses[i]) == (i == 4));
+    CHECK((i == 4 || found.cells[0].losses[i] == whole.cells[0].losses[i]));
+  }
+  CHECK(found.cells[0].accuracy == whole.cells[0].accuracy);
+  // JSON, which has no NaN, is read again.
+  const Comparison read = comparison_from_json(to_json(found));
+  CHECK(std::isnan(read.cells[0].losses[4]));
+  CHECK(read.cells[0].losses[5] == found.cells[0].losses[5]);
+  CHECK(to_html(found).find(" nan") == std::string::npos);
 }
 
 TEST_CASE("cell run: one that was cut after its last step keeps its images per second") {

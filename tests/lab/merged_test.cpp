@@ -10,6 +10,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +27,19 @@ Comparison of_machine(const std::string& cpu, double accuracy) {
   comparison.environment.cpu = cpu;
   comparison.cells[0].accuracy = accuracy;
   return comparison;
+}
+
+/// The fields of a line of CSV without quotes.
+std::vector<std::string> fields_of(const std::string& line) {
+  std::vector<std::string> fields(1);
+  for (const char c : line) {
+    if (c == ',') {
+      fields.emplace_back();
+    } else {
+      fields.back() += c;
+    }
+  }
+  return fields;
 }
 
 Parts two() {
@@ -55,6 +70,46 @@ TEST_CASE("merged: the same model, norm and seed of two comparisons stay two, ma
   const std::string markdown = to_markdown(parts);
   CHECK(markdown.find("| resnet50 | batch · server | 70.00 |") != std::string::npos);
   CHECK(markdown.find("\n### laptop\n") != std::string::npos);
+}
+
+TEST_CASE("merged: each figure of the CSV stands under its head, whatever axes a comparison has") {
+  Comparison with = of_machine("A", 0.8);
+  for (Cell& cell : with.cells) {
+    cell.options["opt"] = "adamw";
+  }
+  const Comparison without = of_machine("B", 0.7);
+  const auto lines_of = [](const std::vector<std::pair<std::string, Comparison>>& comparisons) {
+    std::vector<std::string> folders;
+    std::vector<Parts> all;
+    for (const auto& [name, comparison] : comparisons) {
+      folders.push_back("/results/" + name);
+      all.push_back({{.name = "", .comparison = comparison}});
+    }
+    std::map<std::string, std::map<std::string, std::string>> first;  // of each comparison: head to figure
+    std::istringstream csv(to_csv(merged(folders, all)));
+    std::string line;
+    std::getline(csv, line);
+    const std::vector<std::string> heads = fields_of(line);
+    while (std::getline(csv, line)) {
+      const std::vector<std::string> fields = fields_of(line);
+      if (!first.contains(fields[0])) {
+        REQUIRE(fields.size() == heads.size());
+        for (size_t i = 0; i < heads.size(); ++i) {
+          first[fields[0]][heads[i]] = fields[i];
+        }
+      }
+    }
+    return first;
+  };
+  const auto one = lines_of({{"with", with}, {"without", without}});
+  const auto other = lines_of({{"without", without}, {"with", with}});
+  CHECK(one == other);
+  CHECK(one.at("with").at("opt") == "adamw");
+  CHECK(one.at("without").at("opt") == "");
+  for (const auto& [name, row] : one) {
+    CHECK(row.at("state") == "finished");
+    CHECK(row.at("dataset") == one.at("with").at("dataset"));
+  }
 }
 
 TEST_CASE("merged: JSON keeps everything, of one comparison and of several") {

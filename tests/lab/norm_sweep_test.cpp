@@ -171,5 +171,5 @@ TEST_CASE("bench-norms: options that make no sense") {
   CHECK(complaint([](SweepOptions& o) { o.max_bytes = -(1 << 20); }) ==
         "bench-norms: max-mb: expected at least 0, got -1");
   CHECK(complaint([](SweepOptions& o) { o.max_bytes = 5; }) ==
-        "bench-norms: max-mb: expected room for at least one of the shapes, got 4.77e-06 MiB");
+        "bench-norms: shapes, max-mb: expected at least one shape of these norms in 4.77e-06 MiB, got none");
 }

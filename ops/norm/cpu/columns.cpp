@@ -48,7 +48,7 @@ class ColumnsForward {
   }
 
   /// A pivot near the mean of each set, from a few rows. These lie far apart, since neighbours in an image are alike:
-  /// where a single pivot is far from the mean, all sets are added up a second time.
+  /// where a single pivot is far from the mean, all sets of the tile are added up a second time.
   void find_pivots(const ColumnTile& tile, T* pivots) {
     const S* x = arrays_.x + tile.offset;
     for (int64_t set = 0; set < tile.sets; ++set) {

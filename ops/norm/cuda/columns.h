@@ -29,9 +29,9 @@ struct ColumnPlan {
 /// chunks are about resident / tiles, so narrow tiles keep that small. A line of the cache is the narrowest that reads
 /// memory well; half of one is better where few columns leave many chunks.
 ///
-/// A chunk is an odd number of steps of its block. With chunks that begin at multiples of a large power of two, as most
-/// layers of ResNet-50 had them where three blocks run on a processor, its step took 46 ms on an H200, and 21 with
-/// layer2d: all blocks load from the same few channels of the memory at a time.
+/// A chunk of eight steps of its block or more is an odd number of them. With chunks that begin at multiples of a large
+/// power of two, as most layers of ResNet-50 had them where three blocks run on a processor, its step took 46 ms on an
+/// H200, and 21 with layer2d: all blocks load from the same few channels of the memory at a time.
 inline ColumnPlan plan_columns(const NormShape& shape, int vector, int64_t resident) {
   constexpr int64_t kLeastRows = 4;  // of a thread, where there are so many
   constexpr int64_t kFewVectors = 32;
