@@ -79,8 +79,13 @@ bool is_one(const Parts& parts) {
   return parts.size() == 1 && parts.front().name.empty();
 }
 
-bool is_divided(const Parts& parts) {
-  return is_one(parts) && parts.front().comparison.part_count > 0;
+/// True iff parts of a divided comparison are missing.
+bool is_incomplete(const Parts& parts) {
+  if (!is_one(parts)) {
+    return false;
+  }
+  const Comparison& comparison = parts.front().comparison;
+  return static_cast<int64_t>(comparison.parts.size()) < comparison.part_count;
 }
 
 /// The one comparison that was divided into these.
@@ -127,7 +132,7 @@ Parts parts_from_json(const std::string& text, const std::string& where) {
 }
 
 Parts merged(const std::vector<std::filesystem::path>& folders, std::vector<Parts> reports) {
-  if (std::ranges::any_of(reports, is_divided)) {
+  if (std::ranges::any_of(reports, is_incomplete)) {
     return join(folders, std::move(reports));
   }
   const std::vector<std::string> names = names_of(folders);

@@ -21,10 +21,11 @@ using Parts = std::vector<Part>;
 /// Reads the parts. Throws Error that begins with `where` for a text that is neither, or of a newer version.
 Parts parts_from_json(const std::string& text, const std::string& where = "report");
 
-/// Makes one comparison of the parts of a divided one, as joined(). Otherwise it joins the parts of several results. A
-/// comparison without a name gets its folder's, with as many of the folders above as tell it apart. Throws Error for
-/// fewer than two comparisons, and for the same comparison twice: with the same cells, begun at the same time by the
-/// same command on the same machine.
+/// Makes one comparison of the parts of a divided one, as joined(), if one of the results lacks parts. Otherwise, also
+/// with divided comparisons that are whole again, it puts the parts of several results side by side. A comparison
+/// without a name gets its folder's, with as many of the folders above as tell it apart. Throws Error for fewer than
+/// two comparisons, and for the same comparison twice: with the same cells, begun at the same time by the same command
+/// on the same machine.
 Parts merged(const std::vector<std::filesystem::path>& folders, std::vector<Parts> reports);
 
 /// Like to_table(), to_csv(), to_json(), to_html() and to_markdown() of one comparison. With several, each line names

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace norma;
@@ -143,6 +144,22 @@ TEST_CASE("joined: what are no parts of one comparison is refused") {
                                                                }()}}}),
                                    {{.name = "", .comparison = part_of_example(1, {0, 4})}}});
         }) == "report: '/both' is no part of a comparison: merge the parts first, without it");
+}
+
+TEST_CASE("joined: a comparison that has all its parts again stands beside others") {
+  const auto alone = [](Comparison comparison) { return Parts{{.name = "", .comparison = std::move(comparison)}}; };
+  const Comparison whole = joined(kNames, three());
+  const Parts both = merged({"/whole", "/other"}, {alone(whole), alone(example())});
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].name == "whole");
+  CHECK(to_json(both[0].comparison) == to_json(whole));
+  CHECK(both[1].name == "other");
+  CHECK(error_of([&] {
+          merged({"/whole", "/a"}, {alone(whole), alone(part_of_example(1, {0, 4}))});
+        }) == "report: '/whole' and '/a' both hold part 1 of 3: leave one of them out");
+  CHECK(error_of([&] {
+          merged({"/a", "/other"}, {alone(part_of_example(1, {0, 4})), alone(example())});
+        }) == "report: '/other' is no part of a comparison: merge the parts first, without it");
 }
 
 TEST_CASE("joined: parts in a file must be parts") {
