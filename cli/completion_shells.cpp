@@ -95,6 +95,15 @@ std::string fish_value(const OptionRow& row) {
   return " -x -a " + fish_quoted(row.several ? "(__fish_append , " + names + ")" : names);
 }
 
+/// The flags of `complete` for words without an option's name.
+std::string fish_word(const OptionRow& word) {
+  switch (word.kind) {
+    case ValueKind::file: return " -F";
+    case ValueKind::folder: return " -a '(__fish_complete_directories)'";
+    default: return " -a " + fish_quoted(fmt::format("{}", fmt::join(word.choices, " ")));
+  }
+}
+
 }  // namespace
 
 std::string zsh_completion(const std::vector<CommandRow>& table) {
@@ -137,10 +146,7 @@ std::string fish_completion(const std::vector<CommandRow>& table) {
                           fish_quoted(short_text(option.text)));
     }
     for (const OptionRow& word : command.words) {
-      text += fmt::format("complete -c norma{}{}\n", when,
-                          word.kind == ValueKind::text
-                              ? " -a " + fish_quoted(fmt::format("{}", fmt::join(word.choices, " ")))
-                              : " -a '(__fish_complete_directories)'");
+      text += fmt::format("complete -c norma{}{}\n", when, fish_word(word));
     }
   }
   return text;

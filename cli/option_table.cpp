@@ -13,7 +13,8 @@ ValueKind kind_of(const std::string& value) {
   if (value == "FOLDER" || value.starts_with("DIR")) {
     return ValueKind::folder;
   }
-  const bool file = value == "PATH" || value.starts_with("FILE") || value.find('.') != std::string::npos;
+  const bool file = value == "PATH" || value.starts_with("CHECKPOINT") || value.starts_with("FILE") ||
+                    value.find('.') != std::string::npos;
   return file ? ValueKind::file : ValueKind::text;
 }
 

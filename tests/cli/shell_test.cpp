@@ -132,6 +132,8 @@ TEST_CASE("norma completion: bash offers files and folders, also with spaces in 
   CHECK(bash.offers("train --data-dir my") == std::vector<std::string>{"my runs"});
   CHECK(bash.offers("report my") == std::vector<std::string>{"my runs"});
   CHECK(bash.offers("run --weights my") == std::vector<std::string>{"my file.toml", "my runs"});
+  CHECK(bash.offers("average my") == std::vector<std::string>{"my file.toml", "my runs"});
+  CHECK(bash.offers("convert my") == std::vector<std::string>{"my file.toml", "my runs"});
 }
 
 TEST_CASE("norma completion: every option of every --help is offered, and names for each that takes a name") {
@@ -189,6 +191,10 @@ TEST_CASE("norma completion: zsh and fish") {
     } else {
       MESSAGE("skipped: " << shell << " is not installed, so that its script is not checked for syntax");
     }
+  }
+  const std::string fish = run_norma(folder.path(), "completion fish").out;
+  for (const char* command : {"average", "convert"}) {  // whose words are files
+    CHECK(contains(lines_of(fish), fmt::format("complete -c norma -n '__fish_seen_subcommand_from {}' -F", command)));
   }
   CHECK(complaint("completion") == "norma: completion: expected one shell: bash, zsh or fish, got 0\n");
   CHECK(complaint("completion fisch") == "norma: completion: unknown shell 'fisch'; did you mean 'fish'?\n");
