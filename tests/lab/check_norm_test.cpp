@@ -16,6 +16,7 @@
 
 #include <limits>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -180,6 +181,16 @@ TEST_CASE("check_norm: what throws, has other sizes, another dtype or NaN fails,
   CHECK(first_text([](const Tensor&, const Tensor&) { return Tensor(); }) == "output: expected a tensor, got none");
   CHECK(first_text([](const Tensor& x, const Tensor&) { return x.detach(); }) ==
         "output: expected one that a gradient goes back from, got one off the tape");
+}
+
+TEST_CASE("check_norm: a norm that cannot be made fails each check, whatever it throws") {
+  nn::register_norm("faulty", [](int64_t) -> std::shared_ptr<nn::Module> { throw std::runtime_error("no memory"); });
+  const NormCheckReport report = check_norm("faulty", {.quick = true, .like = "layer2d"});
+  CHECK(report.checks.size() == 13);
+  for (const NormCheck& one : report.checks) {
+    CHECK(one.outcome == CheckOutcome::failed);
+    CHECK(one.text == "no memory");
+  }
 }
 
 TEST_CASE("check_norm: what a norm keeps and does not save") {
