@@ -44,6 +44,7 @@ void TelemetryRecorder::start(const train::ObservedRun& run) {
 }
 
 std::unique_ptr<train::ObservedStep> TelemetryRecorder::begin_step(int64_t step) {
+  looks_late_ = false;
   if (schedule_.is_timed(step)) {
     return std::make_unique<TimedStep>(*table_, [this](StepFindings found) {
       times_.push_back(found.time);
@@ -54,6 +55,7 @@ std::unique_ptr<train::ObservedStep> TelemetryRecorder::begin_step(int64_t step)
   }
   // A step that is left out, as the first ones in float16 may be, has no sample: the next one takes its place.
   if (schedule_.is_for_health(step) || (is_due_ && dynamics_.any())) {
+    looks_late_ = !schedule_.is_for_health(step);
     is_due_ = true;
     std::optional<Sharpness> sharpness;
     if (dynamics_.sharpness && (schedule_.is_for_sharpness(step) || sharpness_is_due_)) {
@@ -95,7 +97,7 @@ Sharpness TelemetryRecorder::measure_sharpness() {
 void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
   step_seconds_.push_back(seconds);
   const bool warms_up = resumed_ && step <= first_step_ + static_cast<int64_t>(kWarmUpSteps);
-  looked_into_.push_back(warms_up || schedule_.is_timed(step) || schedule_.is_for_health(step));
+  looked_into_.push_back(warms_up || schedule_.is_timed(step) || schedule_.is_for_health(step) || looks_late_);
   loss_sum_ += loss;
   ++loss_count_;
   last_step_ = step;

@@ -91,6 +91,7 @@ class TelemetryRecorder : public train::StepObserver {
   int64_t first_step_ = 0;
   bool is_due_ = false;  ///< a step for health has begun, and given no sample
   bool sharpness_is_due_ = false;
+  bool looks_late_ = false;          ///< this step is for health in the place of one before
   double seconds_of_sharpness_ = 0;  ///< since start_; no part of the run
   // The unfinished point of the loss curve.
   double loss_sum_ = 0;

@@ -331,6 +331,26 @@ TEST_CASE("telemetry: a long run's loss curve has few points, each the mean of i
   CHECK(telemetry.throughput.steps == 1001 - 5 - 16 - 3);
 }
 
+TEST_CASE("telemetry: a step that is looked at in the place of one before does not count in the throughput") {
+  nn::Sequential model{std::make_shared<nn::Conv2d>(1, 1, 1)};
+  TelemetryRecorder recorder(DynamicsParts{.gradients = true});
+  recorder.start({.model = model, .first_step = 0, .total_steps = 100, .batch_size = 4});
+  REQUIRE(TelemetrySchedule(100, /* dynamics= */ true).is_for_health(33));
+  for (int64_t step = 1; step <= 100; ++step) {
+    const std::unique_ptr<train::ObservedStep> observed = recorder.begin_step(step);
+    if (step == 33) {  // it is left out: nobody calls end_step()
+      continue;
+    }
+    CHECK((step != 34 || observed != nullptr));
+    if (observed) {
+      observed->after_update();
+    }
+    recorder.end_step(step, 1, step == 34 ? 100 : 0.5);
+  }
+  CHECK(recorder.result().health.size() == 4);
+  CHECK(recorder.result().throughput.min == 8);
+}
+
 TEST_CASE("telemetry: a long run that ends at its beginning keeps the losses that it had") {
   nn::Sequential model;
   TelemetryRecorder recorder;
