@@ -102,11 +102,11 @@ std::string instance_normalization(const Norm& norm) {
 std::string group_normalization(const Norm& norm) {
   const Sizes& sizes = norm.op.x().sizes();
   const int64_t channels = sizes[1];
-  if (norm.graph.opset() >= 21) {
+  if (norm.graph.opset() >= 21) {  // stash_type: without it, float64 would be computed in float32
     return norm.graph.add(
         "GroupNormalization",
         {norm.x(), norm.per_channel(norm.weight, 1, channels), norm.per_channel(norm.bias, 0, channels)},
-        {{"epsilon", norm.eps}, {"num_groups", norm.groups}});
+        {{"epsilon", norm.eps}, {"num_groups", norm.groups}, {"stash_type", int64_t{onnx_dtype(norm.dtype())}}});
   }
   const std::string groups = norm.graph.add(
       "Reshape", {norm.x(), norm.graph.integers({0, norm.groups, -1})}, {},

@@ -89,6 +89,23 @@ TEST_CASE("onnx: norms are ONNX's own where those mean the same") {
   }
 }
 
+TEST_CASE("onnx: group norm of opset 21 is computed in the dtype of the network") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    SmallNetwork network("group:4");
+    network.to(dtype);
+    const onnx::ModelProto model = exported(network, to(images(), dtype), {.opset = 21});
+    const int64_t expected = dtype == DType::float64 ? onnx::TensorProto::DOUBLE : onnx::TensorProto::FLOAT;
+    int found = 0;
+    for (const onnx::NodeProto& node : model.graph().node()) {
+      for (const onnx::AttributeProto& attribute : node.attribute()) {
+        found +=
+            node.op_type() == "GroupNormalization" && attribute.name() == "stash_type" && attribute.i() == expected;
+      }
+    }
+    CHECK(found == 3);
+  }
+}
+
 TEST_CASE("onnx: other norms are plain ops, which say what they stand for") {
   for (const char* const norm : {"rms2d", "simple2d", "frn", "grn", "evonorm_s0:4"}) {
     CAPTURE(norm);
