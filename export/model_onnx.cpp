@@ -55,8 +55,11 @@ void add_tensor_type(::onnx::ValueInfoProto& info, const std::string& name, cons
 }
 
 bool same_values(const Tensor& a, const Tensor& b) {
-  return a.defined() == b.defined() && (!a.defined() || (a.storage() == b.storage() && a.offset() == b.offset()) ||
-                                        (a.sizes() == b.sizes() && a.to_vector<double>() == b.to_vector<double>()));
+  if (!a.defined() || !b.defined()) {
+    return a.defined() == b.defined();
+  }
+  const bool same_place = a.storage() == b.storage() && a.offset() == b.offset() && a.strides() == b.strides();
+  return a.sizes() == b.sizes() && (same_place || a.to_vector<double>() == b.to_vector<double>());
 }
 
 /// Throws Error unless an op does in another pass, with another input, what it does in this one.
@@ -105,6 +108,25 @@ void check_batch_axis(const TracedOp& op, int64_t images, const TracedOp& other,
   }
 }
 
+/// Throws Error where a variance divides by a number of elements that depends on the number of images: the file has one
+/// number.
+void check_divisor(const TracedOp& op, const TracedOp& other) {
+  const auto correction = op.attributes.find("correction");
+  if (correction == op.attributes.end() || std::get<int64_t>(correction->second) == 0 ||
+      op.attributes.contains("running_mean")) {
+    return;
+  }
+  const auto axes = op.attributes.find(op.attributes.contains("axes") ? "axes" : "reduce");
+  for (const int64_t axis : std::get<std::vector<int64_t>>(axes->second)) {
+    const Sizes& sizes = op.inputs[0].sizes();
+    const Sizes& others = other.inputs[0].sizes();
+    check(
+        sizes[axis] == others[axis], kOp,
+        "{}: correction: expected 0 over the images for dynamic_batch, since its share depends on their number, got {}",
+        op.op, std::get<int64_t>(correction->second));
+  }
+}
+
 /// Another input: other values and, if asked for, one image more.
 Tensor other_input(const Tensor& example, bool more_images) {
   const NoGradGuard no_grad;
@@ -140,6 +162,7 @@ Graph graph_of(const nn::Module& module, const Pass& pass, const Pass& other, co
     check_same_op(graph, traced, other.ops[i]);
     if (options.dynamic_batch) {
       check_batch_axis(traced, pass.input.size(0), other.ops[i], other.input.size(0));
+      check_divisor(traced, other.ops[i]);
     }
     const Op op{traced};
     const auto lowering = lowerings.find(traced.op);

@@ -8,6 +8,7 @@
 #include "nn/sequential.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/view.h"
 #include "support.h"
 
 #include <fmt/format.h>
@@ -202,6 +203,21 @@ TEST_CASE("onnx: what cannot be written is refused with the reason") {
   CHECK(refusal([](const Tensor& x) { return mul(flatten(x, 0, 1), 2); }, {.dynamic_batch = true}) ==
         "export_onnx: view: expected the images in the first axis for dynamic_batch, got sizes [6, 24, 28] and "
         "[9, 24, 28]");
+  const auto unbiased = [](const Tensor& x) { return mul(x, var(x, {0, 2, 3}, {.keepdim = true})); };
+  CHECK(refusal(unbiased, {.dynamic_batch = true}) ==
+        "export_onnx: var: correction: expected 0 over the images for dynamic_batch, since its share depends on their "
+        "number, got 1");
+  CHECK(refusal(unbiased) == "no error");
+  CHECK(refusal(
+            [](const Tensor& x) {
+              return mul(x, var(x, {2, 3}, {.keepdim = true}));
+            },
+            {.dynamic_batch = true}) == "no error");
+  // A row for each image, all of one table.
+  const Tensor table = randn({5, 1, 1, 1}, {.device = kCpu});
+  CHECK(refusal([&](const Tensor& x) { return add(x, narrow(table, 0, 0, x.size(0))); }, {.dynamic_batch = true}) ==
+        "export_onnx: add: input 1 depends on the input of the network by an op that is not described "
+        "(core/trace.h)");
   CHECK(refusal([](const Tensor& x) { return ones_like(x).detach(); }) ==
         "export_onnx: expected an output that depends on the input by ops that are described (core/trace.h)");
   Function network([](const Tensor& x) { return x; });
