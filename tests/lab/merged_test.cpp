@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
@@ -79,10 +80,10 @@ TEST_CASE("merged: each figure of the CSV stands under its head, whatever axes a
   }
   const Comparison without = of_machine("B", 0.7);
   const auto lines_of = [](const std::vector<std::pair<std::string, Comparison>>& comparisons) {
-    std::vector<std::string> folders;
+    std::vector<std::filesystem::path> folders;
     std::vector<Parts> all;
     for (const auto& [name, comparison] : comparisons) {
-      folders.push_back("/results/" + name);
+      folders.emplace_back("/results/" + name);
       all.push_back({{.name = "", .comparison = comparison}});
     }
     std::map<std::string, std::map<std::string, std::string>> first;  // of each comparison: head to figure
