@@ -106,8 +106,13 @@ void Optimizer::zero_grad() {
   }
 }
 
+void Optimizer::Master::note_rounded_into(const Tensor& parameter) {
+  storage = parameter.storage();
+  version = parameter.version();
+}
+
 bool Optimizer::Master::is_current(const Tensor& parameter) const {
-  return weight.defined() && version == parameter.version() && weight.device() == parameter.device();
+  return weight.defined() && storage.lock() == parameter.storage() && version == parameter.version();
 }
 
 Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
@@ -148,7 +153,7 @@ void Optimizer::update_batch(const std::vector<Update>& updates, const std::vect
   }
   copy_all_into(from, to);
   for (const Pending& done : pending) {
-    done.master->version = done.parameter.version();
+    done.master->note_rounded_into(done.parameter);
   }
 }
 
@@ -172,7 +177,7 @@ void Optimizer::set_master(size_t g, size_t i, const Tensor& weight) {
   Master& master = masters_[g][i];
   master.weight = wide_copy(weight, parameter);
   copy_into(master.weight, parameter.detach());
-  master.version = parameter.version();
+  master.note_rounded_into(parameter);
 }
 
 void Optimizer::set_master_weights(const NamedTensors& values) {
@@ -219,7 +224,7 @@ void Optimizer::count_launched_step() {
     for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
       const Tensor& parameter = groups_[g].parameters[i].second;
       parameter.bump_version();
-      masters_[g][i].version = parameter.version();
+      masters_[g][i].note_rounded_into(parameter);
     }
   }
 }

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -125,8 +126,11 @@ class Optimizer {
   /// The master weight of one parameter; undefined for float32 and float64, and before the first step.
   struct Master {
     Tensor weight;
-    int64_t version = 0;  ///< of the parameter, when the weight was last rounded into it
+    std::weak_ptr<Storage> storage;  ///< of the parameter, when the weight was last rounded into it
+    int64_t version = 0;             ///< of that storage; another storage counts versions of its own
 
+    /// Notes that the parameter is the rounded weight now.
+    void note_rounded_into(const Tensor& parameter);
     /// False if the parameter was changed or moved since.
     [[nodiscard]] bool is_current(const Tensor& parameter) const;
   };
