@@ -336,17 +336,22 @@ class BackwardWalk {
     copy_all_into(from, to);
   }
 
-  // The leaf's .grad gets memory of its own, in the leaf's strides: optimizers walk both side by side.
+  // The leaf's .grad gets memory of its own, in the leaf's strides: optimizers walk both side by side, and clipping
+  // changes it in place.
   Tensor as_own_gradient(const TensorImpl& leaf, Tensor gradient) const {
     const bool dense = is_non_overlapping_and_dense(leaf.sizes, leaf.strides);
     const bool fits = !dense || gradient.strides() == leaf.strides;
-    if (options_.create_graph || (fits && owned_by_one(gradient))) {
+    if (fits && owned_by_one(gradient)) {
       return gradient;
     }
     Tensor copy = dense ? empty_strided(leaf.sizes, leaf.strides, {.dtype = leaf.dtype, .device = gradient.device()})
                         : empty_like(gradient);
     copy_into(gradient, copy);
-    return copy;
+    if (!options_.create_graph) {
+      return copy;
+    }
+    return record("clone", {gradient}, copy, {},
+                  [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
   }
 
   BackwardOptions options_;

@@ -170,10 +170,17 @@ void compare_with_differences(const TensorFunction& f, const Tensors& inputs, co
     for (int64_t i = 0; i < x.numel(); ++i) {
       const double before = values[static_cast<size_t>(i)];
       const Tensor element = alias(x.detach(), {}, {}, x.offset() + offset_of(x, i));
-      fill_(element, before + options.eps);
-      const double above = weighted_sum(f(inputs), weights);
-      fill_(element, before - options.eps);
-      const double below = weighted_sum(f(inputs), weights);
+      double above = 0;
+      double below = 0;
+      try {
+        fill_(element, before + options.eps);
+        above = weighted_sum(f(inputs), weights);
+        fill_(element, before - options.eps);
+        below = weighted_sum(f(inputs), weights);
+      } catch (...) {  // the input is the caller's
+        fill_(element, before);
+        throw;
+      }
       fill_(element, before);
       comparison.element(n, i, "backward", analytic[n][static_cast<size_t>(i)], "the central difference",
                          (above - below) / (2 * options.eps));

@@ -302,6 +302,24 @@ TEST_CASE("tape: create_graph gives second and third derivatives") {
   CHECK(third.item<double>() == 72);
 }
 
+TEST_CASE("tape: .grad has memory of its own also with create_graph") {
+  const Tensor x = test::random_tensor({2, 3}, 1).set_requires_grad();
+  const Tensor y = test::random_tensor({2, 3}, 2).set_requires_grad();
+  const Tensor gradient = test::random_tensor({2, 3}, 3);
+  backward(add(x, y), gradient, {.create_graph = true});
+  CHECK(x.grad().storage() != y.grad().storage());
+  CHECK(x.grad().storage() != gradient.storage());
+  CHECK(max_difference(x.grad(), gradient) == 0);
+
+  const Tensor w = test::random_tensor({2, 3}, 4).set_requires_grad();
+  backward(sum(mul(transpose(w, 0, 1), 2)), {}, {.create_graph = true});  // an expanded, transposed gradient
+  CHECK(w.grad().strides() == w.strides());
+
+  const Tensor z = test::random_tensor({2, 3}, 5).set_requires_grad();
+  backward(sum(mul(z, mul(z, z))), {}, {.create_graph = true});
+  CHECK(max_difference(grad({sum(z.grad())}, {z})[0], mul(z.detach(), 6)) < 1e-5);
+}
+
 TEST_CASE("tape: .grad has memory of its own in the leaf's strides") {
   const Tensor x = copy_of(test::random_tensor({2, 3, 4, 5}, 1), MemoryFormat::channels_last).set_requires_grad();
   const Tensor y = copy_of(test::random_tensor({2, 3, 4, 5}, 2)).set_requires_grad();
@@ -405,6 +423,19 @@ TEST_CASE("tape: memory is free again after backward") {
     const Tensor y = sum(exp(square(x)));  // dropped without backward
   }
   CHECK(allocator(default_device()).statistics().allocated == before);
+}
+
+TEST_CASE("gradcheck: the inputs are what they were, also if the function throws") {
+  for (const int failing : {2, 3}) {  // of the calls with a moved element
+    const Tensor x = leaf({1, 2}, {2});
+    int calls = 0;
+    const auto f = [&](const Tensors& in) -> Tensors {
+      check(++calls != failing, "f", "expected another call");
+      return {square(in[0])};
+    };
+    CHECK_THROWS_WITH_AS(gradcheck(f, {x}), "f: expected another call", Error);
+    CHECK(x.to_vector<double>() == std::vector<double>{1, 2});
+  }
 }
 
 TEST_CASE("gradcheck: finds gradients that are wrong with create_graph, stay on the tape, or count a path twice") {
