@@ -32,6 +32,13 @@ void walk(M& module, const std::string& prefix, F&& f) {
   }
 }
 
+// True iff `one` is `tree` or stands below it.
+bool holds(const Module& tree, const Module& one) {
+  bool found = false;
+  walk(tree, "", [&](const std::string&, const Module& module) { found = found || &module == &one; });
+  return found;
+}
+
 // Replaces x, and its gradient, by convert() of each.
 void convert_in_place(Tensor x, const std::function<Tensor(const Tensor&)>& convert) {
   const NoGradGuard no_grad;
@@ -149,6 +156,8 @@ Tensor Module::register_buffer(const std::string& name, const Tensor& x) {
 void Module::add_child(const std::string& name, std::shared_ptr<Module> module, std::optional<SlotOptions> slot) {
   check_name(name);
   check(module != nullptr, "register_module", "module: expected a module under the name '{}', got none", name);
+  check(!holds(*module, *this), "register_module",
+        "module: expected one that does not hold its parent, got one that does under the name '{}'", name);
   children_.emplace_back(name, std::move(module));
   slots_.push_back(slot);
 }
@@ -177,6 +186,8 @@ std::shared_ptr<Module> Module::replace_module(const std::string& path, std::sha
       for (size_t i = 0; i < own->children_.size(); ++i) {
         if (own->children_[i].first == name) {
           check(own->slots_[i].has_value(), "replace_module", "path: the module '{}' is held by its parent", path);
+          check(!holds(*module, *own), "replace_module",
+                "module: expected one that does not hold its parent, got one that does for '{}'", path);
           module->take_mode(*own->children_[i].second);
           std::swap(own->children_[i].second, module);
           return module;

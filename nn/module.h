@@ -60,7 +60,7 @@ class ChildSlot {
 
 /// A layer, or a network of layers: a function of one tensor with parameters (trained), buffers (kept, not trained) and
 /// child modules. Constructors of derived classes register all three. Their names and order are those of the state
-/// dict, and follow PyTorch's. Modules are held by std::shared_ptr.
+/// dict, and follow PyTorch's. Modules are held by std::shared_ptr; a child that holds its parent is an Error.
 class Module {
  public:
   /// A function that sees a module's input and output after each forward pass.
@@ -103,7 +103,8 @@ class Module {
 
   /// Puts `module` in the place of the one at the dotted `path` ("layer1.0.bn1"), in its mode (take_mode()), and
   /// returns the old one. Handles on the old module still refer to it. Throws Error for an unknown path (with the
-  /// nearest known one) and for a module that its parent holds itself, without a ChildSlot.
+  /// nearest known one), for a module that its parent holds itself, without a ChildSlot, and for a new one that is the
+  /// parent or holds it.
   std::shared_ptr<Module> replace_module(const std::string& path, std::shared_ptr<Module> module);
   /// All modules that replace_module() can replace, with their paths.
   [[nodiscard]] std::vector<ReplaceableModule> replaceable_modules();

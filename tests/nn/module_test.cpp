@@ -77,6 +77,20 @@ TEST_CASE("module: names that cannot be registered") {
         "register_module: module: expected a module under the name 'm', got none");
 }
 
+TEST_CASE("module: no module stands below itself") {
+  const auto outer = std::make_shared<Sequential>();
+  const auto inner = std::make_shared<Sequential>();
+  outer->push_back(inner);
+  const std::string text = "register_module: module: expected one that does not hold its parent, got one that does ";
+  CHECK(error_of([&] { outer->push_back(outer); }) == text + "under the name '1'");
+  CHECK(error_of([&] { inner->push_back(outer); }) == text + "under the name '0'");
+  CHECK(error_of([&] { outer->replace_module("0", outer); }) ==
+        "replace_module: module: expected one that does not hold its parent, got one that does for '0'");
+  CHECK(outer->named_modules().size() == 2);
+  outer->push_back(inner);  // one module in two places is none
+  CHECK(outer->named_modules().size() == 3);
+}
+
 TEST_CASE("module: forward hooks see the module, its input and its output, in order") {
   Sequential net{std::make_shared<Identity>(), std::make_shared<Identity>()};
   std::string calls;
