@@ -62,6 +62,11 @@ Tensor spread(const Tensor& dy, const Sizes& kept, const Sizes& sizes, MemoryFor
   return format == MemoryFormat::channels_last ? to(dx, format) : dx;
 }
 
+/// dy · scale. A share of many elements is too small for 16 bits, where its product with dy need not be.
+Tensor scaled(const Tensor& dy, double scale) {
+  return scale == 1 ? dy : to(mul(to(dy, compute_dtype(dy.dtype())), scale), dy.dtype());
+}
+
 Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool keepdim, double scale) {
   const Tensor y = kept_output(x, plan, keepdim, x.dtype());
   if (x.numel() == 0) {
@@ -75,7 +80,7 @@ Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool ke
   return record(op, {x}, finish(y, plan, keepdim), {},
                 [kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format(), scale](
                     const Tensor& dy, const BackwardContext&) {
-                  return Tensors{spread(scale == 1 ? dy : mul(dy, scale), kept, sizes, format)};
+                  return Tensors{spread(scaled(dy, scale), kept, sizes, format)};
                 });
 }
 

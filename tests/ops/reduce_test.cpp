@@ -422,6 +422,17 @@ TEST_CASE("reductions: gradients, once and twice") {
       inputs, true);
 }
 
+TEST_CASE("mean: the gradient of 16-bit numbers is rounded once") {
+  for (const DType dtype : {DType::float16, DType::bfloat16}) {
+    for (const int64_t count : {3136, 1000000}) {  // 1 / count is no normal number of float16, or rounded
+      const Tensor x = ones({count}, {.dtype = dtype}).set_requires_grad();
+      mean(x).backward(full({}, 1024, {.dtype = dtype}));
+      const Tensor expected = full({}, 1024.0 / static_cast<double>(count), {.dtype = dtype});
+      CHECK(x.grad().to_vector<double>().front() == expected.item<double>());
+    }
+  }
+}
+
 TEST_CASE("reductions: the gradient of a channels_last tensor is channels_last") {
   const auto gradient_format = [](const std::function<Tensor(const Tensor&)>& f) {
     const Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), kChannelsLast).set_requires_grad();
