@@ -60,8 +60,8 @@ Tensor randint(int64_t low, int64_t high, const Sizes& sizes, const TensorOption
 /// A random order of 0 … count - 1, int64, on the default device.
 Tensor randperm(int64_t count, Generator& generator = default_generator());
 
-/// Sets every element of x to `value` (counted as an in-place change). Throws Error for a tensor that takes part in a
-/// graph.
+/// Sets every element of x to `value` (counted as an in-place change). Integers cut its fraction off. Throws Error for
+/// a tensor that takes part in a graph, and for a number outside the range of an integer dtype (also NaN).
 void fill_(const Tensor& x, double value);
 /// fill_() with 0.
 void zero_(const Tensor& x);

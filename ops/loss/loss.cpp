@@ -145,8 +145,9 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
   Tensor q = target;
   if (target.rank() == 1) {
     q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes, DType::int64, target.device()), 0)), logits.dtype());
-    const Tensor ignored = equal(unsqueeze(target, 1), full({1, 1}, static_cast<double>(loss.ignore_index),
-                                                            {.dtype = DType::int64, .device = target.device()}));
+    const Tensor number =
+        from_vector<int64_t>({loss.ignore_index}, {1, 1}, {.dtype = DType::int64, .device = target.device()});
+    const Tensor ignored = equal(unsqueeze(target, 1), number);
     weight = where(ignored, zeros_like(weight), weight);
     logits = where(ignored, zeros_like(logits), logits);  // ignored logits may be infinite or NaN
   }

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <numeric>
 
 using namespace norma;
@@ -53,6 +54,22 @@ TEST_CASE("tensor: views share storage and version") {
                        "tensor: expected a view inside a storage of 24 elements, got offset 0, sizes [2, 3], strides "
                        "[12, 6]",
                        Error);
+}
+
+TEST_CASE("fill_: integers take the numbers that they hold") {
+  const auto filled = [](double value, DType dtype) { return full({}, value, {.dtype = dtype}).item<int64_t>(); };
+  CHECK(filled(-2.7, DType::int64) == -2);
+  CHECK(filled(-0x1p63, DType::int64) == std::numeric_limits<int64_t>::min());
+  CHECK(filled(0x1p31 - 0.5, DType::int32) == std::numeric_limits<int32_t>::max());
+  CHECK(filled(255.5, DType::uint8) == 255);
+  CHECK_THROWS_WITH_AS(filled(300, DType::uint8), "fill_: value: expected a number in [0, 256) for uint8, got 300",
+                       Error);
+  for (const DType dtype : {DType::int64, DType::int32, DType::uint8}) {
+    CHECK_THROWS_AS(filled(std::numeric_limits<double>::quiet_NaN(), dtype), Error);
+    CHECK_THROWS_AS(filled(0x1p63, dtype), Error);
+    CHECK_THROWS_AS(filled(-0x1p64, dtype), Error);
+  }
+  CHECK(full({}, std::numeric_limits<double>::quiet_NaN(), {.dtype = DType::boolean}).item<bool>());
 }
 
 TEST_CASE("tensor: errors name what was expected and what came") {
