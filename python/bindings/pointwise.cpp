@@ -96,7 +96,10 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
             check(!source.requires_grad() || !grad_enabled(), "copy_",
                   "source: expected a tensor without a gradient, got one that requires it; detach() it");
             check_in_place("copy_", x);
-            copy_into(source, x.detach());
+            check(!will_record({x}), "copy_",
+                  "x: expected a tensor that takes part in no graph, got the result of an op on one");
+            // In the same memory, elements would be read after they were written.
+            copy_into(source.storage() == x.storage() ? copy_of(source) : source, x.detach());
             return x;
           },
           nb::arg("source"), Released(), "Writes the values of `source`, which broadcasts, into this tensor.")

@@ -185,3 +185,16 @@ def test_grad_takes_one_tensor_or_several() -> None:
     x = norma.ones([3], requires_grad=True)
     (g,) = norma.grad((x * 2).sum(), x)
     assert g is not None and g.tolist() == [2, 2, 2]
+
+
+def test_copy_does_not_hide_a_change_from_the_tape() -> None:
+    w = norma.ones([2], requires_grad=True)
+    x = w * 2
+    with pytest.raises(norma.Error, match="copy_: x: expected a tensor that takes part in no graph"):
+        x.copy_(norma.zeros([2]))
+    with norma.no_grad():
+        x.copy_(norma.zeros([2]))
+    assert x.tolist() == [0, 0]
+    row = norma.arange(1000)
+    row[1:].copy_(row[:-1])
+    assert row.tolist() == [0, *range(999)]
