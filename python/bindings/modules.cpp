@@ -139,7 +139,16 @@ void add_modules(nb::module_& m) {
   module.def(nb::init<>())
       .def(
           "__call__", [](nn::Module& self, const Tensor& x) { return self(x); }, nb::arg("x"), Released())
-      .def("forward", &nn::Module::forward, nb::arg("x"), Released())
+      .def(
+          "forward",
+          [](nn::Module& self, const Tensor& x) {
+            // A class of Python has come here by super().forward(x), and would be called again.
+            if (const auto* const written_in_python = dynamic_cast<PythonModule*>(&self)) {
+              written_in_python->fail_without_forward();
+            }
+            return self.forward(x);
+          },
+          nb::arg("x"), Released())
       .def(
           "register_forward_hook",
           [](const nb::object& self, std::function<void(const nb::object&, const Tensor&, const Tensor&)> hook) {

@@ -14,19 +14,28 @@ class PythonModule : public nn::Module {
   Tensor forward(const Tensor& x) override {
     const nb::gil_scoped_acquire gil;
     const nb::object self = nb::borrow(nb_trampoline.base());
-    const auto class_name = nb::cast<std::string>(self.type().attr("__name__"));
     const nb::object own = self.type().attr("forward");
-    check(!own.is(nb::type<nn::Module>().attr("forward")), class_name, "expected a method forward(self, x), got none");
+    if (own.is(nb::type<nn::Module>().attr("forward"))) {
+      fail_without_forward();
+    }
     const nb::object y = own(self, x);
-    check(nb::isinstance<Tensor>(y), class_name, "forward: expected a Tensor, got {}",
+    check(nb::isinstance<Tensor>(y), class_name(), "forward: expected a Tensor, got {}",
           nb::cast<std::string>(y.type().attr("__name__")));
     return nb::cast<Tensor>(y);
   }
 
+  /// What forward() of the base class does, which computes nothing.
+  [[noreturn]] void fail_without_forward() const {
+    fail(class_name(), "expected a method forward(self, x), got none, or one that calls that of Module");
+  }
+
   /// The class, as "Derf()".
-  [[nodiscard]] std::string name() const override {
+  [[nodiscard]] std::string name() const override { return class_name() + "()"; }
+
+ private:
+  [[nodiscard]] std::string class_name() const {
     const nb::gil_scoped_acquire gil;
-    return nb::cast<std::string>(nb_trampoline.base().type().attr("__name__")) + "()";
+    return nb::cast<std::string>(nb_trampoline.base().type().attr("__name__"));
   }
 };
 

@@ -47,5 +47,15 @@ def _set_attribute(self: Module, name: str, value: Any) -> None:
     object.__setattr__(self, name, value)
 
 
+def _init_subclass(cls: type[Module], /, **options: Any) -> None:
+    """A network calls forward() of a layer that is not written in Python without a look at the class of Python."""
+    super(Module, cls).__init_subclass__(**options)
+    layer = next(base for base in cls.__mro__ if base.__module__ == Module.__module__)
+    if layer is not Module and cast(type[Module], layer).forward is not cls.forward:
+        raise Error(f"{cls.__name__}: forward: expected a class derived from Module itself to have its own, got one "
+                    f"derived from {layer.__name__}; hold one in an attribute")
+
+
 # On the class itself, so that the layers below are modules, too.
 Module.__setattr__ = _set_attribute  # type: ignore[method-assign, assignment]
+Module.__init_subclass__ = classmethod(_init_subclass)  # type: ignore[assignment]

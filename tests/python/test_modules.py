@@ -101,3 +101,46 @@ def test_attributes_stay_what_is_registered() -> None:
     with norma.no_grad():
         net.scale.copy_(norma.tensor([3.0]))
     assert net.state_dict()["scale"].item() == 3
+
+
+def test_a_module_does_not_hold_itself() -> None:
+    class Child(nn.Module):
+        def __init__(self, parent: nn.Module | None) -> None:
+            super().__init__()
+            self.parent = parent
+
+    class Parent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.child = Child(self)
+
+    with pytest.raises(norma.Error, match="expected one that does not hold its parent, .* under the name 'child'"):
+        Parent()
+    child = Child(None)
+    with pytest.raises(norma.Error, match="expected one that does not hold its parent"):
+        child.parent = child
+    assert [name for name, _ in child.named_modules()] == [""]
+
+
+def test_forward_of_python_is_called_or_refused() -> None:
+    with pytest.raises(norma.Error, match="Mine: forward: expected a class derived from Module itself .* from ReLU"):
+        class Mine(nn.ReLU):
+            def forward(self, x: norma.Tensor) -> norma.Tensor:
+                return x
+
+    class Stem(nn.Sequential):  # without a forward() of its own
+        def __init__(self) -> None:
+            super().__init__(nn.Conv2d(3, 4, 1), nn.ReLU())
+
+    class Base(nn.Module):
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return super().forward(x)
+
+    class Derived(Base):
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return x * 2
+
+    assert Stem()(norma.ones([1, 3, 2, 2])).shape == (1, 4, 2, 2)
+    assert Derived()(norma.ones([1])).item() == 2
+    with pytest.raises(norma.Error, match=r"Base: expected a method forward\(self, x\), got none, or one that calls"):
+        Base()(norma.ones([1]))
