@@ -134,7 +134,7 @@ struct type_caster<norma::Sizes> {
   bool from_python(handle source, uint8_t /*flags*/, cleanup_list* /*cleanup*/) noexcept {
     try {
       value = {};
-      if (PyLong_Check(source.ptr())) {
+      if (PyIndex_Check(source.ptr()) != 0 && PySequence_Check(source.ptr()) == 0) {
         value.push_back(nb_cast(source));
         return true;
       }

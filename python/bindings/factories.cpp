@@ -5,6 +5,8 @@
 #include "core/copy.h"
 #include "core/device.h"
 
+#include <cmath>
+
 namespace norma::python {
 
 namespace {
@@ -23,13 +25,17 @@ struct Elements {
   bool any_float = false;
   bool all_bool = true;
 
-  void add(const nb::handle& x, int64_t depth) {
+  void add(const nb::handle& item, int64_t depth) {
+    const nb::object x = number_of(item);
     if (PyFloat_Check(x.ptr()) != 0 || PyLong_Check(x.ptr()) != 0) {
       check(depth == sizes.size(), "tensor", "data: expected lists of equal lengths");
-      any_float = any_float || PyFloat_Check(x.ptr()) != 0;
+      const bool is_float = PyFloat_Check(x.ptr()) != 0;
+      any_float = any_float || is_float;
       all_bool = all_bool && PyBool_Check(x.ptr()) != 0;
-      numbers.push_back(nb::cast<double>(nb::float_(x)));
-      integers.push_back(PyFloat_Check(x.ptr()) != 0 ? 0 : nb::cast<int64_t>(nb::int_(x)));
+      int overflow = 0;
+      integers.push_back(is_float ? 0 : PyLong_AsLongLongAndOverflow(x.ptr(), &overflow));
+      check(overflow == 0, "tensor", "data: expected integers of 64 bits, got {}", nb::cast<std::string>(nb::str(x)));
+      numbers.push_back(is_float ? nb::cast<double>(x) : static_cast<double>(integers.back()));
       return;
     }
     check(PySequence_Check(x.ptr()) != 0 && !nb::isinstance<nb::str>(x), "tensor",
@@ -42,8 +48,31 @@ struct Elements {
     }
     check(sizes[depth] == length, "tensor", "data: expected lists of equal lengths, got one of {} and one of {}",
           sizes[depth], length);
-    for (const nb::handle item : nb::borrow(x)) {
-      add(item, depth + 1);
+    for (const nb::handle inner : x) {
+      add(inner, depth + 1);
+    }
+  }
+
+  /// The number of Python that a scalar of NumPy stands for, or an array or a tensor of rank 0; x itself for others.
+  static nb::object number_of(const nb::handle& x) {
+    const bool is_scalar = PyFloat_Check(x.ptr()) == 0 && PyLong_Check(x.ptr()) == 0 && nb::hasattr(x, "item") &&
+                           nb::hasattr(x, "ndim") && nb::cast<int64_t>(x.attr("ndim")) == 0;
+    return is_scalar ? x.attr("item")() : nb::borrow(x);
+  }
+
+  /// Throws Error for a number that an integer dtype does not hold when its fraction is cut off.
+  void check_range(DType dtype) const {
+    if (is_floating(dtype) || dtype == DType::boolean) {
+      return;
+    }
+    const double limit = dtype == DType::int64 ? 0x1p63 : dtype == DType::int32 ? 0x1p31 : 0x1p8;
+    const double lowest = dtype == DType::uint8 ? 0 : -limit;
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      const double whole = std::trunc(numbers[i]);
+      // An integer near 2^63 has no double, but fits into an int64.
+      const bool is_integer = !any_float && dtype == DType::int64;
+      check(is_integer || (whole >= lowest && whole < limit), "tensor",
+            "data: expected numbers in [{}, {}) for {}, got {}", lowest, limit, to_string(dtype), numbers[i]);
     }
   }
 };
@@ -58,6 +87,7 @@ Tensor tensor_of(const nb::object& data, std::optional<DType> dtype, const std::
   } else {
     Elements elements;
     elements.add(data, 0);
+    elements.check_range(dtype.value_or(DType::float32));
     const bool is_integer = !elements.any_float && !elements.numbers.empty();
     x = is_integer ? from_vector(elements.integers, elements.sizes, {.dtype = DType::int64, .device = kCpu})
                    : from_vector(elements.numbers, elements.sizes, {.dtype = DType::float64, .device = kCpu});

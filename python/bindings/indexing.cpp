@@ -3,7 +3,7 @@
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
-#include <limits>
+#include <algorithm>
 
 namespace norma::python {
 
@@ -11,16 +11,15 @@ namespace {
 
 /// x[start:end:step] along one axis; a view.
 Tensor sliced(const Tensor& x, int64_t axis, const nb::slice& range) {
-  const auto number = [&](const char* name, int64_t otherwise) {
-    const nb::object value = range.attr(name);
-    return value.is_none() ? otherwise : nb::cast<int64_t>(value);
-  };
-  const int64_t step = number("step", 1);
+  Py_ssize_t start = 0;
+  Py_ssize_t stop = 0;
+  Py_ssize_t step = 1;
+  if (PySlice_Unpack(range.ptr(), &start, &stop, &step) < 0) {
+    throw nb::python_error();
+  }
   check(step >= 1, "getitem", "expected a step of at least 1 along axis {}, got {}", axis, step);
-  const int64_t size = x.size(axis);
-  const auto bounded = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
-  const int64_t start = bounded(number("start", 0));
-  return slice(x, axis, start, std::max(start, bounded(number("stop", size))), step);
+  PySlice_AdjustIndices(x.size(axis), &start, &stop, step);
+  return slice(x, axis, start, std::max(start, stop), step);
 }
 
 bool is_ellipsis(const nb::handle& x) {
@@ -38,10 +37,16 @@ Tensor get_item(const Tensor& x, const nb::object& key) {
     parts.push_back(key);
   }
   int64_t taken = 0;
+  int64_t ellipses = 0;
+  int64_t tensors = 0;
   for (const nb::object& part : parts) {
     taken += part.is_none() || is_ellipsis(part) ? 0 : 1;
+    ellipses += is_ellipsis(part) ? 1 : 0;
+    tensors += nb::isinstance<Tensor>(part) ? 1 : 0;
   }
   check(taken <= x.rank(), "getitem", "expected at most {} indices, got {}", x.rank(), taken);
+  check(ellipses <= 1, "getitem", "expected at most one …, got {}", ellipses);
+  check(tensors <= 1, "getitem", "expected at most one tensor of row numbers, got {}", tensors);
   Tensor y = x;
   int64_t axis = 0;
   for (const nb::object& part : parts) {
@@ -55,9 +60,13 @@ Tensor get_item(const Tensor& x, const nb::object& key) {
     } else if (nb::isinstance<Tensor>(part)) {
       y = index_select(y, axis++, nb::cast<Tensor>(part));
     } else {
-      check(PyIndex_Check(part.ptr()) != 0, "getitem", "expected integers, slices, None, … or a tensor, got {}",
+      check(PyIndex_Check(part.ptr()) != 0 && PyBool_Check(part.ptr()) == 0, "getitem",
+            "expected integers, slices, None, … or a tensor, got {}",
             nb::cast<std::string>(part.type().attr("__name__")));
-      const auto index = nb::cast<int64_t>(nb::int_(part));
+      const Py_ssize_t index = PyNumber_AsSsize_t(part.ptr(), PyExc_IndexError);
+      if (index == -1 && PyErr_Occurred() != nullptr) {
+        throw nb::python_error();
+      }
       if (index < -y.size(axis) || index >= y.size(axis)) {  // ends a loop of Python over a tensor
         throw nb::index_error(fmt::format("getitem: expected an index in [{}, {}) along axis {}, got {}", -y.size(axis),
                                           y.size(axis), axis, index)

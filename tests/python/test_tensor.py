@@ -198,3 +198,38 @@ def test_copy_does_not_hide_a_change_from_the_tape() -> None:
     row = norma.arange(1000)
     row[1:].copy_(row[:-1])
     assert row.tolist() == [0, *range(999)]
+
+
+def test_numbers_that_a_dtype_does_not_hold() -> None:
+    for value, dtype in [(300, norma.uint8), (-1, norma.uint8), (2**31, norma.int32), (math.nan, norma.int64),
+                         (math.inf, norma.int32), (1e30, norma.int64)]:
+        with pytest.raises(norma.Error, match="data: expected numbers in"):
+            norma.tensor([0, value], dtype=dtype)
+        with pytest.raises(norma.Error, match="fill_: value: expected a number in"):
+            norma.full([2], value, dtype=dtype)
+    with pytest.raises(norma.Error, match="data: expected integers of 64 bits, got 1180591620717411303424"):
+        norma.tensor([2**70])
+    assert norma.tensor([2**63 - 1, -2**63], dtype=norma.int64).tolist() == [2**63 - 1, -2**63]
+    assert norma.tensor([255.9, 0], dtype=norma.uint8).tolist() == [255, 0]
+
+
+def test_scalars_of_numpy_are_numbers() -> None:
+    assert norma.tensor([np.float32(1.5), 2]).tolist() == [1.5, 2]
+    assert norma.tensor([np.int32(1), np.int64(2)]).dtype == norma.int64
+    assert norma.tensor([[np.True_], [np.False_]]).dtype == norma.bool_
+    assert norma.tensor([norma.tensor(1.0), norma.tensor(2.0)]).tolist() == [1, 2]
+    size: Any = np.int64(3)
+    axis: Any = np.int64(0)
+    assert norma.zeros(size).shape == (3,) and norma.ones([2, size]).sum(axis).tolist() == [2, 2, 2]
+
+
+def test_indices_that_are_none() -> None:
+    x = norma.arange(6).reshape([2, 3])
+    assert x[:, 1:2**70].tolist() == [[1, 2], [4, 5]] and x[-2**70:0].shape == (0, 3)
+    wrong: list[tuple[Any, type[Exception], str]] = [
+        (2**70, IndexError, "int"), (slice("a", None), TypeError, "int"), (slice(1.5, None), TypeError, "int"),
+        (True, norma.Error, "got bool"), ((..., 0, ...), norma.Error, "at most one …, got 2"),
+        ((norma.tensor([0]), norma.tensor([0])), norma.Error, "at most one tensor of row numbers, got 2")]
+    for key, error, text in wrong:
+        with pytest.raises(error, match=text):
+            x[key]
