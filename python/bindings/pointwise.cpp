@@ -3,26 +3,45 @@
 #include "python/bindings/bindings.h"
 
 #include "core/copy.h"
+#include "core/factory.h"
 #include "core/tape.h"
 
 namespace norma::python {
 
 namespace {
 
-using Operand = std::variant<double, Tensor>;
+using Number = std::variant<int64_t, double>;
+using Operand = std::variant<int64_t, double, Tensor>;
+
+/// The operand beside x in the form that Norma's functions take, a double or a tensor.
+std::variant<double, Tensor> beside(const Tensor& x, const Operand& operand) {
+  const auto* const integer = std::get_if<int64_t>(&operand);
+  if (integer == nullptr) {
+    const auto* const tensor = std::get_if<Tensor>(&operand);
+    return tensor != nullptr ? std::variant<double, Tensor>(*tensor) : std::get<double>(operand);
+  }
+  constexpr int64_t kExact = int64_t{1} << 53;  // doubles leave out some of the integers behind it
+  if (x.dtype() != DType::int64 || (*integer > -kExact && *integer < kExact)) {
+    return static_cast<double>(*integer);
+  }
+  return from_vector<int64_t>({*integer}, {}, {.dtype = DType::int64, .device = x.device()});
+}
 
 /// A function of a tensor and a tensor or a number.
 template <class F>
 auto with_operand(F f) {
   return [f](const Tensor& a, const Operand& b) {
-    return std::visit([&](const auto& operand) -> Tensor { return f(a, operand); }, b);
+    return std::visit([&](const auto& operand) -> Tensor { return f(a, operand); }, beside(a, b));
   };
 }
 
 /// The same with the operands the other way round, for numbers alone: 2 - x.
 template <class F>
 auto of_number(F f) {
-  return [f](const Tensor& b, double a) -> Tensor { return f(a, b); };
+  return [f](const Tensor& b, const Number& a) -> Tensor {
+    const Operand number = std::visit([](auto value) { return Operand(value); }, a);
+    return std::visit([&](const auto& operand) -> Tensor { return f(operand, b); }, beside(b, number));
+  };
 }
 
 }  // namespace
@@ -43,10 +62,11 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   binary("greater_equal", "__ge__", [](const Tensor& a, const auto& b) { return greater_equal(a, b); });
   binary("less", "__lt__", [](const Tensor& a, const auto& b) { return less(a, b); });
   binary("less_equal", "__le__", [](const Tensor& a, const auto& b) { return less_equal(a, b); });
-  tensor.def("__radd__", of_number([](double a, const Tensor& b) { return a + b; }), nb::is_operator(), Released())
-      .def("__rsub__", of_number([](double a, const Tensor& b) { return a - b; }), nb::is_operator(), Released())
-      .def("__rmul__", of_number([](double a, const Tensor& b) { return a * b; }), nb::is_operator(), Released())
-      .def("__rtruediv__", of_number([](double a, const Tensor& b) { return a / b; }), nb::is_operator(), Released())
+  tensor.def("__radd__", of_number([](const auto& a, const Tensor& b) { return a + b; }), nb::is_operator(), Released())
+      .def("__rsub__", of_number([](const auto& a, const Tensor& b) { return a - b; }), nb::is_operator(), Released())
+      .def("__rmul__", of_number([](const auto& a, const Tensor& b) { return a * b; }), nb::is_operator(), Released())
+      .def("__rtruediv__", of_number([](const auto& a, const Tensor& b) { return a / b; }), nb::is_operator(),
+           Released())
       .def("__neg__", &neg, Released())
       .def(
           "__abs__", [](const Tensor& x) { return abs(x); }, Released());
@@ -83,7 +103,7 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
     tensor.def(
         name,
         [f](Tensor x, const Operand& b) {
-          return std::visit([&](const auto& operand) -> Tensor { return f(x, operand); }, b);
+          return std::visit([&](const auto& operand) -> Tensor { return f(x, operand); }, beside(x, b));
         },
         nb::arg("b"), Released());
   };

@@ -200,6 +200,17 @@ def test_copy_does_not_hide_a_change_from_the_tape() -> None:
     assert row.tolist() == [0, *range(999)]
 
 
+def test_integers_behind_those_that_doubles_hold() -> None:
+    big = 2**53 + 1
+    x = norma.tensor([big])
+    assert (x + 0).item() == big and (norma.zeros([1], dtype=norma.int64) + big).item() == big
+    assert (big - norma.zeros([1], dtype=norma.int64)).item() == big
+    assert (x == big).tolist() == [True] and (x == 2**53).tolist() == [False] and (x > 2**53).tolist() == [True]
+    assert (norma.tensor([1.0]) * big).dtype == norma.float32
+    with pytest.raises(norma.Error, match="fits into int32"):
+        norma.tensor([1], dtype=norma.int32) + 2**60
+
+
 def test_numbers_that_a_dtype_does_not_hold() -> None:
     for value, dtype in [(300, norma.uint8), (-1, norma.uint8), (2**31, norma.int32), (math.nan, norma.int64),
                          (math.inf, norma.int32), (1e30, norma.int64)]:
