@@ -50,8 +50,14 @@ Trial try_rate(const Comparison& comparison, const Settings& settings, double fa
         rehearse_cell(comparison, settings);
       }
       const auto train_set = train::make_dataset(recipe, data::Split::train);
-      const int64_t batches = train::make_train_loader(recipe, train_set, /* workers= */ 0).num_steps();
-      recipe.images = tuning_batches(batches, recipe.grad_accum_steps) * recipe.batch_size;
+      const data::Loader loader = train::make_train_loader(recipe, train_set, /* workers= */ 0);
+      train::StepPlan plan{.batches_per_epoch = loader.batches_per_epoch(),
+                           .total_batches = loader.num_steps(),
+                           .accumulate = recipe.grad_accum_steps};
+      const auto run_steps = static_cast<double>(plan.total_steps());
+      plan.total_batches = tuning_batches(plan.total_batches, plan.accumulate);
+      recipe.images = plan.total_batches * recipe.batch_size;
+      shorten_schedule(recipe, static_cast<double>(plan.total_steps()) / run_steps);
       trainer.emplace(recipe, train::TrainerOptions{.output = {},
                                                     .workers = options.workers,
                                                     .log_interval = options.log_interval,
@@ -87,6 +93,12 @@ int64_t tuning_steps(int64_t run_steps) {
 int64_t tuning_batches(int64_t run_batches, int64_t accumulate) {
   const int64_t run_steps = (run_batches + accumulate - 1) / accumulate;
   return std::min(run_batches, tuning_steps(run_steps) * accumulate);
+}
+
+void shorten_schedule(train::Recipe& recipe, double share) {
+  recipe.warmup_epochs *= share;
+  recipe.cooldown_epochs *= share;
+  recipe.decay_epochs *= share;
 }
 
 double final_loss(const std::vector<double>& losses) {

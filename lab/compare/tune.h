@@ -15,6 +15,10 @@ int64_t tuning_steps(int64_t run_steps);
 /// The same number in batches; `accumulate` batches make a step.
 int64_t tuning_batches(int64_t run_batches, int64_t accumulate);
 
+/// Makes the parts of a schedule that are counted in epochs (warm-up, cool-down, time between two decays) those of a
+/// run with this share of the steps. Milestones stay: they are whole epochs.
+void shorten_schedule(train::Recipe& recipe, double share);
+
 /// The mean over the last quarter of a trial's losses (rounded down, at least one). Expects a loss or more.
 double final_loss(const std::vector<double>& losses);
 

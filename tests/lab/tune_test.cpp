@@ -52,6 +52,23 @@ TEST_CASE("tune: trials are a fifth of a run, and judged by their last quarter")
   CHECK(final_loss({3, 2}) == 2);
 }
 
+TEST_CASE("tune: a trial has the run's schedule in fewer steps") {
+  train::Recipe recipe;
+  recipe.sched = "cosine";
+  recipe.epochs = 10;
+  recipe.warmup_epochs = 3;
+  recipe.warmup_lr = 0;
+  recipe.cooldown_epochs = 5;
+  recipe.decay_epochs = 2;
+  const nn::Schedule whole = train::make_schedules(recipe, /* steps= */ 1000, /* steps_per_epoch= */ 100).lr;
+  shorten_schedule(recipe, 0.2);
+  CHECK(recipe.decay_epochs == 0.4);
+  const nn::Schedule trial = train::make_schedules(recipe, 200, 100).lr;  // two epochs, fewer than either part had
+  for (const int64_t step : {0, 100, 400, 995}) {
+    CHECK(trial(step / 5) == doctest::Approx(whole(step)));
+  }
+}
+
 TEST_CASE("tune: a norm gets the rate of its best trial, for all seeds, and what is done is not done again") {
   const TemporaryFolder folder;
   ComparisonOptions options = tuned(folder / "report", {"layer2d"});
