@@ -66,7 +66,30 @@ class Averaging {
   bool keep_ = false;
 };
 
+/// The batch norms of a model, as constant as the model. Throws Error if there are none.
+template <class Norm, class Model>
+std::vector<Norm*> norms_to_recalibrate(Model& model) {
+  std::vector<Norm*> norms;
+  bool any_frozen = false;
+  for (const auto& [path, module] : model.named_modules()) {
+    auto* norm = dynamic_cast<Norm*>(module);
+    if (norm != nullptr && norm->has_frozen_statistics()) {
+      any_frozen = true;
+    } else if (norm != nullptr && norm->running_mean().defined()) {
+      norms.push_back(norm);
+    }
+  }
+  check(!norms.empty() || !any_frozen, "recalibrate",
+        "model: expected batch norms whose statistics are not frozen, got none");
+  check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
+  return norms;
+}
+
 }  // namespace
+
+void check_recalibrates(const nn::Module& model) {
+  norms_to_recalibrate<const nn::BatchNorm>(model);
+}
 
 int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches) {
   check(max_batches >= 1, "recalibrate", "max_batches: expected at least 1, got {}", max_batches);
@@ -76,18 +99,9 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   const nn::Modes modes(model);
   model.eval();
   std::vector<std::unique_ptr<Averaging>> norms;
-  bool any_frozen = false;
-  for (const auto& [path, module] : model.named_modules()) {
-    auto* norm = dynamic_cast<nn::BatchNorm*>(module);
-    if (norm != nullptr && norm->has_frozen_statistics()) {
-      any_frozen = true;
-    } else if (norm != nullptr && norm->running_mean().defined()) {
-      norms.push_back(std::make_unique<Averaging>(*norm));
-    }
+  for (nn::BatchNorm* norm : norms_to_recalibrate<nn::BatchNorm>(model)) {
+    norms.push_back(std::make_unique<Averaging>(*norm));
   }
-  check(!norms.empty() || !any_frozen, "recalibrate",
-        "model: expected batch norms whose statistics are not frozen, got none");
-  check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
   const Device device = model.device();
   const Tensors parameters = model.parameters();
   const DType dtype = parameters.empty() ? DType::float32 : parameters.front().dtype();

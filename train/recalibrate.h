@@ -15,4 +15,7 @@ namespace norma::train {
 /// Throws Error when the model has no batch norm with running statistics that are not frozen, or the loader no batch.
 int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches = 200);
 
+/// Throws the Error of recalibrate() for a model without such batch norms.
+void check_recalibrates(const nn::Module& model);
+
 }  // namespace norma::train

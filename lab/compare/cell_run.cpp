@@ -11,6 +11,7 @@
 #include "train/checkpoint.h"
 #include "train/environment.h"
 #include "train/output.h"
+#include "train/recalibrate.h"
 #include "train/step_times.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -169,8 +170,11 @@ class CellRun {
   }
 
   train::TrainResult run() {
-    train::TrainResult result = trainer_->run();
     const std::string weights = comparison_.cells[cell_].option(kWeights);
+    if (weights == kRecalibrated) {  // before the work, which would be lost
+      train::do_together(*options_.group, [&] { train::check_recalibrates(*trainer_->model()); });
+    }
+    train::TrainResult result = trainer_->run();
     const bool averaged = result.finished && weights.starts_with("ema");
     if (averaged) {
       save();  // the run goes on from here if a signal comes now

@@ -7,6 +7,7 @@
 #include "train/freeze.h"
 #include "train/initial_weights.h"
 #include "train/interrupt.h"
+#include "train/recalibrate.h"
 
 #include <fmt/format.h>
 
@@ -65,8 +66,7 @@ class Rehearsal {
       return known->refusal;
     }
     networks_.push_back({.settings = key, .refusal = refusal_of([&] {
-                                            step(recipe, key.batch_size, *dataset(cell),
-                                                 comparison_.source_classes.empty());
+                                            step(key, recipe, *dataset(cell), comparison_.source_classes.empty());
                                           })});
     return networks_.back().refusal;
   }
@@ -122,16 +122,20 @@ class Rehearsal {
     return shared ? cell.batch_size : share_of(cell.batch_size, processes - 1, processes).count;
   }
 
-  /// `has_file`: the weights to start from are there; else they are yet to be trained.
-  static void step(const train::Recipe& recipe, int64_t images, const data::Dataset& train_set, bool has_file) {
+  /// A step of so many images as the cell's batch has. `has_file`: the weights to start from are there; else they are
+  /// yet to be trained.
+  static void step(const Settings& cell, const train::Recipe& recipe, const data::Dataset& train_set, bool has_file) {
     const auto model = train::make_model(recipe, train_set.info().num_classes());
     if (has_file && !recipe.initial_checkpoint.empty()) {
       train::load_initial_weights(*model, recipe);
     }
     train::freeze(*model, recipe);
+    if (cell.option(kWeights) == kRecalibrated) {
+      train::check_recalibrates(*model);
+    }
     const train::Precision precision = train::precision_of(recipe);
     const Tensor black =
-        zeros({images, train::kImageChannels, recipe.image_size, recipe.image_size},
+        zeros({cell.batch_size, train::kImageChannels, recipe.image_size, recipe.image_size},
               {.format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous});
     const NoGradGuard no_grad;
     const train::PrecisionScope scope(precision);

@@ -188,6 +188,21 @@ TEST_CASE("cell run: averaged weights are tested, with averaged statistics or wi
         "compare: weights: expected last, ema or ema-recalibrated, got 'best'");
 }
 
+TEST_CASE("cell run: without batch norm no statistics can be made anew, which is known before the training") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  options.norms = {"layer2d"};
+  options.options["weights"] = {"ema", "ema-recalibrated"};
+  Comparison comparison = plan_comparison(options);
+  const std::string reason = "recalibrate: model: expected batch norms with running statistics, got none";
+  CHECK(test::error_of([&] { rehearse_comparison(comparison); }) == "compare: weights ema-recalibrated: " + reason);
+  int64_t steps = 0;
+  in_step = [&] { ++steps; };
+  CHECK(test::error_of([&] { run_cell(1, comparison, options, "cell"); }) == reason);
+  in_step = [] {};
+  CHECK(steps == 0);
+}
+
 TEST_CASE("cell run: the network's fit is measured on a fixed part of its training images, as test images are seen") {
   const TemporaryFolder folder;
   ComparisonOptions options = twenty_steps(folder / "o");
