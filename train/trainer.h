@@ -112,6 +112,10 @@ class Trainer {
   [[nodiscard]] int64_t step() const { return state_.step; }
   [[nodiscard]] int64_t total_steps() const { return state_.total_steps(); }
   [[nodiscard]] int64_t steps_per_epoch() const { return state_.steps_per_epoch(); }
+  /// The training images of all steps before this one.
+  [[nodiscard]] int64_t images_before(int64_t step) const {
+    return state_.plan.batches_before(step) * state_.recipe.batch_size;
+  }
   /// "images 14 → 13" if the run goes on with another number of training images; else "".
   [[nodiscard]] const std::string& images_change() const { return images_change_; }
   /// What was and was not taken of Recipe::initial_checkpoint; "" where nothing was loaded.

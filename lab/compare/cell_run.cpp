@@ -47,7 +47,6 @@ class Progress : public train::StepObserver {
   Progress(std::shared_ptr<TelemetryRecorder> recorder, bool alone) : recorder_(std::move(recorder)), alone_(alone) {}
 
   void start(const train::ObservedRun& run) override {
-    batch_size_ = run.batch_size;
     if (recorder_) {
       recorder_->start(run);
     }
@@ -103,8 +102,8 @@ class Progress : public train::StepObserver {
     }
   }
 
-  /// Puts a result of this start behind what was before.
-  void complete(train::TrainResult& result) const {
+  /// Puts a result of this start of `trainer` behind what was before.
+  void complete(train::TrainResult& result, const train::Trainer& trainer) const {
     if (before_.losses.empty()) {
       return;
     }
@@ -113,8 +112,9 @@ class Progress : public train::StepObserver {
     result.peak_bytes = std::max(result.peak_bytes, before_.peak_bytes);
     result.peak_resident = std::max(result.peak_resident, before_.peak_resident);
     train::StepTimes times(/* workers= */ 0);
-    for (const double seconds : step_seconds_) {
-      times.add(batch_size_, seconds, /* waited= */ 0);
+    for (size_t i = 0; i < step_seconds_.size(); ++i) {
+      const auto step = static_cast<int64_t>(i);
+      times.add(trainer.images_before(step + 1) - trainer.images_before(step), step_seconds_[i], /* waited= */ 0);
     }
     result.images_per_second = times.images_per_second();
   }
@@ -123,7 +123,6 @@ class Progress : public train::StepObserver {
   std::shared_ptr<TelemetryRecorder> recorder_;
   bool alone_;
   train::TrainResult before_;
-  int64_t batch_size_ = 0;
   std::vector<double> losses_;
   std::vector<double> step_seconds_;
   train::ResidentPeak resident_{/* reset= */ false};
@@ -190,7 +189,7 @@ class CellRun {
     if (!result.finished && !averaged) {
       save();
     }
-    progress_->complete(result);
+    progress_->complete(result, *trainer_);
     return result;
   }
 

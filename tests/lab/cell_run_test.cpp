@@ -18,6 +18,7 @@
 #include "train/checkpoint.h"
 #include "train/interrupt.h"
 #include "train/recalibrate.h"
+#include "train/step_times.h"
 #include "train/trainer.h"
 
 #include <doctest/doctest.h>
@@ -29,6 +30,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 using namespace norma;
 using namespace norma::lab;
@@ -293,6 +295,27 @@ TEST_CASE("cell run: one that was cut after its last step keeps its images per s
       CHECK(found.cells[0].telemetry->throughput.median > 0);
     }
   }
+}
+
+TEST_CASE("cell run: images per second of one that was cut are by the images of each step") {
+  const TemporaryFolder folder;
+  ComparisonOptions options = twenty_steps(folder / "o");
+  options.telemetry = false;
+  options.recipe.train_images = 8;
+  options.recipe.grad_accum_steps = 64;  // an epoch's last step has the batches that are left: its only two
+  in_evaluation = stop;
+  CHECK(run(options).cells[0].reason == "test: stopped");
+  in_evaluation = [] {};
+  const train::Checkpoint checkpoint = train::load_checkpoint(cell_checkpoint(options.output, 0));
+  const nlohmann::json before = data::parse_json("test", "progress", checkpoint.options.at("comparison"));
+  train::StepTimes times(/* workers= */ 0);
+  for (const double seconds : before["step_seconds"].get<std::vector<double>>()) {
+    times.add(8, seconds, /* waited= */ 0);
+  }
+  const Comparison found = run(options);
+  CHECK(steps_made == 0);
+  CHECK(found.cells[0].losses.size() == 10);
+  CHECK(found.cells[0].images_per_second == times.images_per_second());
 }
 
 TEST_CASE("cell run: one that was cut has the dynamics of one that was not") {
