@@ -3,6 +3,7 @@
 #include "lab/bench/benchmark.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
+#include "nn/norm/policy.h"
 #include "train/ranges.h"
 
 #include <fnmatch.h>
@@ -23,6 +24,20 @@ bool is_pattern(const std::string& text) {
   return text == "all" || text.find_first_of("*?[") != std::string::npos;
 }
 
+/// True iff a norm of the networks takes the statistics of all processes.
+bool shares_statistics(const BenchOptions& options) {
+  std::vector<std::string> norms = options.norms;
+  if (!options.recipe.norm_policy.empty()) {
+    for (const nn::NormRule& rule :
+         nn::parse_norm_policy(options.recipe.norm_policy, options.recipe.norm_policy_file).rules) {
+      norms.push_back(rule.norm);
+    }
+  }
+  return options.recipe.sync_bn || std::ranges::any_of(norms, [](const std::string& norm) {
+           return !norm.empty() && nn::parse_norm(norm).name == "sync_batch";
+         });
+}
+
 /// For several processes.
 void check_processes(const BenchOptions& options) {
   constexpr auto op = "bench";
@@ -34,6 +49,8 @@ void check_processes(const BenchOptions& options) {
         "procs: expected none of --retry, --detail and --alternate beside it");
   check(options.cuda_graph != train::GraphMode::on, op,
         "procs: expected no --cuda-graph on beside it, since gradients travel between processes");
+  check(!shares_statistics(options), op,
+        "procs: expected no sync-bn and no norm sync_batch beside it, whose messages a measured step does not have");
   std::set<int64_t> counts;
   for (const int64_t count : options.procs) {
     check(counts.insert(count).second, op, "procs: expected each number once, got {} twice", count);
@@ -109,6 +126,7 @@ void check_options(const BenchOptions& options) {
   check(!(options.alternate && options.cuda_graph == train::GraphMode::on), op,
         "alternate: expected no --cuda-graph on beside it, since each row would keep the memory of a graph");
   train::check_recipe(options.recipe);
+  train::check_training(options.recipe);
   if (!options.procs.empty()) {
     check_processes(options);
   }

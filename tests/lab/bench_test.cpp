@@ -103,6 +103,25 @@ TEST_CASE("bench: options that make no sense") {
   CHECK(complaint([](BenchOptions& o) { o.alternate = o.retry = true; }) ==
         "bench: alternate: expected no --retry beside it, since rows that take turns have one batch size");
   CHECK(complaint([](BenchOptions& o) { o.recipe.batch_size = 0; }).find("batch-size") != std::string::npos);
+  CHECK(complaint([](BenchOptions& o) { o.recipe.clip_mode = "agc"; }) ==
+        "train: clip-mode: expected a clip-grad with 'agc', got none");
+}
+
+TEST_CASE("bench: norms over all processes are not measured as norms of one") {
+  const auto complaint = [](auto&& change) {
+    BenchOptions options = small_options();
+    options.modes = {Mode::train};
+    options.procs = {1, 2};
+    change(options);
+    return error_of([&] { check_options(options); });
+  };
+  CHECK(complaint([](BenchOptions& o) { o.norms = {"batch"}; }) == "no error");
+  const std::string refused =
+      "bench: procs: expected no sync-bn and no norm sync_batch beside it, whose messages a measured step does not "
+      "have";
+  CHECK(complaint([](BenchOptions& o) { o.recipe.sync_bn = true; }) == refused);
+  CHECK(complaint([](BenchOptions& o) { o.norms = {"sync_batch[momentum=0.01]"}; }) == refused);
+  CHECK(complaint([](BenchOptions& o) { o.recipe.norm_policy = "\"layer4.*\" = \"sync_batch\"\n"; }) == refused);
 }
 
 TEST_CASE("bench: a row has throughput, spread and memory of both modes") {
