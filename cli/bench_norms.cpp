@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "core/quoting.h"
 #include "lab/bench/norm_sweep.h"
 #include "train/folder_lock.h"
 #include "train/interrupt.h"
@@ -50,7 +51,7 @@ int run(const State& state) {
     train::say("plots: {}\n", (folder / "share-*.png").string());
   } else {
     train::say("no plots, since gnuplot is not there or could not draw; later: cd {} && gnuplot share.gp\n",
-               folder.string());
+               shell_word(folder.string()));
   }
   for (const std::string& failure : sweep.failed) {
     train::say("failed: {}\n", failure);

@@ -9,6 +9,7 @@
 #include "core/excerpt.h"
 #include "core/parallel.h"
 #include "core/parse_number.h"
+#include "core/quoting.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/deal.h"
@@ -305,8 +306,9 @@ int report(const State& state, const Begun& begun) {
   if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending}) ||
       !lab::timing_is_complete(comparison) || !lab::tuning_is_complete(comparison)) {
     const int64_t processes = state.group->size();
-    train::say("interrupted; go on with: {} compare --resume {}{}{}\n", program_name(), begun.options.output.string(),
-               processes > 1 ? fmt::format(" --procs {}", processes) : "", state.running.plugin_words());
+    train::say("interrupted; go on with: {} compare --resume {}{}{}\n", program_name(),
+               shell_word(begun.options.output.string()), processes > 1 ? fmt::format(" --procs {}", processes) : "",
+               state.running.plugin_words());
     return interrupted_code();
   }
   return any_in_state(comparison, {lab::CellState::failed}) ? kFailure : kSuccess;

@@ -6,6 +6,7 @@
 #include "core/autocast.h"
 #include "core/error.h"
 #include "core/excerpt.h"
+#include "core/quoting.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry.h"
 #include "nn/plugin.h"
@@ -70,8 +71,8 @@ void check_any_checkpoint(const std::filesystem::path& folder) {
   check(is_of_a_run(options), "train", "--resume: '{}' has no checkpoint of a run", folder.string());
   const bool begun = train::has_finished_epoch(folder);  // its logs stay
   fail("train", "--resume: the run in '{}' {}; begin it again with: {} train --config {}{}", folder.string(),
-       begun ? "has no checkpoints any more" : "ended before it saved a checkpoint", program_name(), options.string(),
-       begun ? "" : " --output " + folder.string());
+       begun ? "has no checkpoints any more" : "ended before it saved a checkpoint", program_name(),
+       shell_word(options.string()), begun ? "" : " --output " + shell_word(folder.string()));
 }
 
 /// The newest checkpoint of a run's folder. Prints the ones that it passed over.
@@ -99,8 +100,8 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
     if (others.whole.empty() || !broken) {
       throw;
     }
-    throw Error(fmt::format("{}; '{}' is whole: --resume {}", error.what(), others.whole.front().path.string(),
-                            others.whole.front().path.string()));
+    const std::string whole = others.whole.front().path.string();
+    throw Error(fmt::format("{}; '{}' is whole: --resume {}", error.what(), whole, shell_word(whole)));
   }
 }
 
@@ -256,7 +257,7 @@ int run_alone_or_together(State& state) {
   write_record();
   if (!result.finished) {
     train::say("interrupted after step {} of {}; go on with: {} train --resume {}{}\n", result.step, result.total_steps,
-               program_name(), file, state.running.plugin_words());
+               program_name(), shell_word(file), state.running.plugin_words());
     return interrupted_code();
   }
   if (result.best) {

@@ -180,6 +180,10 @@ TEST_CASE("norma train: --resume of a run that ended before its first checkpoint
   CHECK(run_norma(folder.path(), "train --resume r").err ==
         "norma: train: --resume: the run in 'r' has no checkpoints any more; begin it again with: " +
             test::norma_program() + " train --config r/args.toml\n");
+  std::filesystem::create_directory(folder / "my run");
+  test::write_file(folder / "my run/args.toml", "# Options of a run: norma train --config args.toml\n");
+  CHECK(run_norma(folder.path(), "train --resume 'my run'")
+            .err.ends_with(" train --config 'my run/args.toml' --output 'my run'\n"));
   std::filesystem::create_directory(folder / "empty");
   CHECK(run_norma(folder.path(), "train --resume empty").err ==
         "norma: train: --resume: 'empty' has no checkpoint of a run\n");
