@@ -54,6 +54,66 @@ nn::NamedTensors own_statistics(const nn::Module& model) {
   return own;
 }
 
+/// The moving averages of such statistics, which each process has from its own, too.
+nn::NamedTensors own_averages(const TrainingState& run) {
+  nn::NamedTensors own;
+  if (!run.ema) {
+    return own;
+  }
+  const nn::NamedTensors statistics = own_statistics(*run.model);
+  for (const auto& [name, x] : run.ema->averages()) {
+    if (std::ranges::find(statistics, name, &nn::NamedTensors::value_type::first) != statistics.end()) {
+      own.emplace_back(name, x);
+    }
+  }
+  return own;
+}
+
+/// Puts the mean over all processes into x. Returns the distance of this process from it, as a share of the mean's
+/// largest value.
+double average_over(parallel::ProcessGroup& group, const Tensor& x) {
+  const Tensor own = in_float64(to_device(x.detach(), kCpu));
+  const Tensor total = copy_of(own);
+  group.all_reduce(total);
+  const Tensor average = div(total, group.size());
+  copy_into(average, x.detach());
+  x.bump_version();
+  const auto largest = [](const Tensor& of) {
+    double result = 0;
+    for (const double value : of.to_vector<double>()) {
+      result = std::max(result, std::abs(value));
+    }
+    return result;
+  };
+  const double scale = largest(average);
+  return scale > 0 ? largest(sub(own, average)) / scale : 0;
+}
+
+/// Tensors of a run, which get their present values back.
+class Kept {
+ public:
+  explicit Kept(nn::NamedTensors live) : live_(std::move(live)) {
+    for (const auto& [name, x] : live_) {
+      before_.push_back(copy_of(x.detach()));
+    }
+  }
+  /// `saved` has tensors of the same names, which may share memory with these: they keep their values.
+  void give_back(nn::NamedTensors& saved) const {
+    for (size_t i = 0; i < live_.size(); ++i) {
+      const auto kept = std::ranges::find(saved, live_[i].first, &nn::NamedTensors::value_type::first);
+      if (kept != saved.end()) {
+        kept->second = copy_of(kept->second);
+      }
+      copy_into(before_[i], live_[i].second.detach());
+      live_[i].second.bump_version();
+    }
+  }
+
+ private:
+  nn::NamedTensors live_;
+  std::vector<Tensor> before_;
+};
+
 }  // namespace
 
 DataParallel::DataParallel(std::shared_ptr<parallel::ProcessGroup> group) : group_(std::move(group)) {}
@@ -122,22 +182,11 @@ std::string DataParallel::average_statistics(TrainingState& run) {
   std::vector<std::string> names;
   std::vector<double> distances;  // the largest of each buffer from the mean, as a share of the mean's largest value
   for (const auto& [name, x] : own_statistics(*run.model)) {
-    const Tensor own = in_float64(to_device(x.detach(), kCpu));
-    const Tensor total = copy_of(own);
-    group_->all_reduce(total);
-    const Tensor average = div(total, group_->size());
-    copy_into(average, x.detach());
-    x.bump_version();
-    const auto largest = [](const Tensor& of) {
-      double result = 0;
-      for (const double value : of.to_vector<double>()) {
-        result = std::max(result, std::abs(value));
-      }
-      return result;
-    };
-    const double scale = largest(average);
     names.push_back(name);
-    distances.push_back(scale > 0 ? largest(sub(own, average)) / scale : 0);
+    distances.push_back(average_over(*group_, x));
+  }
+  for (const auto& [name, x] : own_averages(run)) {  // no checkpoint or evaluation has those of one process
+    average_over(*group_, x);
   }
   const auto count = static_cast<int64_t>(distances.size());
   const std::vector<double> of_all =
@@ -157,21 +206,12 @@ Checkpoint DataParallel::checkpoint(TrainingState& run) {
     return run.checkpoint();
   }
   const NoGradGuard no_grad;
-  const nn::NamedTensors live = own_statistics(*run.model);
-  std::vector<Tensor> before;
-  for (const auto& [name, x] : live) {
-    before.push_back(copy_of(x.detach()));
-  }
+  const Kept statistics(own_statistics(*run.model));
+  const Kept averages(own_averages(run));
   average_statistics(run);
   Checkpoint result = run.checkpoint();
-  for (size_t i = 0; i < live.size(); ++i) {
-    const auto kept = std::ranges::find(result.model, live[i].first, &nn::NamedTensors::value_type::first);
-    if (kept != result.model.end()) {
-      kept->second = copy_of(kept->second);
-    }
-    copy_into(before[i], live[i].second.detach());
-    live[i].second.bump_version();
-  }
+  statistics.give_back(result.model);
+  averages.give_back(result.ema);
   return result;
 }
 

@@ -37,7 +37,8 @@ class DataParallel {
   Tensor finish_step(const Tensor& loss);
 
   /// Gives all processes the mean of the running statistics, which each has from its own images, unless they share
-  /// them. Returns a line that says how far apart they were, or "" where there was nothing to do.
+  /// them, and the mean of the moving averages of these (ema.h). Returns a line that says how far apart the statistics
+  /// were, or "" where there was nothing to do.
   std::string average_statistics(TrainingState& run);
 
   /// The checkpoint of the run, with averaged statistics: the run itself keeps those of its process, so that it has the

@@ -1,5 +1,7 @@
 #include "cli/program.h"
+#include "data/json.h"
 #include "error_text.h"
+#include "files.h"
 #include "parallel/process_group.h"
 #include "parallel/rank_process.h"
 #include "train/checkpoint.h"
@@ -163,6 +165,23 @@ TEST_CASE("processes: without --sync-bn running statistics are averaged, and the
       "--batch-size 6 --images 12 --procs 2 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("running statistics: averaged over 2 processes; ") != std::string::npos);
+}
+
+TEST_CASE("processes: averaged weights are evaluated as the checkpoint has them, without --sync-bn, too") {
+  if (!has_mpi()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  trained(folder, "o", "--model resnet18 --norm batch --images 18 --model-ema --model-ema-decay 0.5 --procs 2");
+  const std::string rows = test::read_file(folder / "o/metrics.csv");
+  const std::string last = rows.substr(rows.rfind('\n', rows.size() - 2) + 1);
+  const std::string before_accuracy = last.substr(0, last.rfind(','));
+  const double in_run = std::stod(before_accuracy.substr(before_accuracy.rfind(',') + 1));
+  const Outcome alone =
+      run_norma(folder.path(), "eval --checkpoint o --use-ema --threads 1 --workers 0 --quiet --json e.json");
+  REQUIRE_MESSAGE(alone.code == 0, alone.err);
+  const nlohmann::json result = data::parse_json("test", "e.json", test::read_file(folder / "e.json"));
+  CHECK(result["evaluation"]["loss"].get<double>() == doctest::Approx(in_run).epsilon(1e-10));
 }
 
 TEST_CASE("processes: sync_batch is batch in one process, and batch with --sync-bn in several") {
