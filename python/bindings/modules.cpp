@@ -183,7 +183,18 @@ void add_modules(nb::module_& m) {
           },
           nb::arg("name"), nb::arg("module"), "Adds a child, which replace_module() may replace.")
       .def("replace_module", &nn::Module::replace_module, nb::arg("path"), nb::arg("module"))
-      .def("__repr__", [](const nn::Module& self) { return nn::to_string(self); });
+      .def("__repr__", [](const nn::Module& self) { return nn::to_string(self); })
+      .def(
+          "__reduce__",
+          [](const nb::handle& self) {
+            // copy, deepcopy and pickle all come here, unless a class has its own way.
+            const auto name = nb::cast<std::string>(self.type().attr("__name__"));
+            fail(name,
+                 "expected a tensor or a dict of tensors to copy or pickle, got a module; copy or save its "
+                 "state_dict(), make another {} and call load_state_dict() of that",
+                 name);
+          },
+          nb::sig("def __reduce__(self) -> typing.NoReturn"));
   add_contents(module);
   add_modes(module);
   add_models(m);

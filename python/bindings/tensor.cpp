@@ -152,6 +152,7 @@ void add_tensor(nb::module_& m) {
           nb::arg("dtype_or_device") = nb::none(), nb::kw_only(), nb::arg("dtype") = nb::none(),
           nb::arg("device") = nb::none(), nb::arg("memory_format") = nb::none(), Released(),
           "The tensor in another dtype, on another device, in another memory format; itself where nothing differs.");
+  add_copies(m, tensor);
   add_dlpack(m, tensor);
   add_indexing(tensor);
   add_pointwise(m, tensor);

@@ -1,5 +1,7 @@
 """Layers, networks and optimizers."""
 
+import copy
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +146,26 @@ def test_forward_of_python_is_called_or_refused() -> None:
     assert Derived()(norma.ones([1])).item() == 2
     with pytest.raises(norma.Error, match=r"Base: expected a method forward\(self, x\), got none, or one that calls"):
         Base()(norma.ones([1]))
+
+
+def test_modules_are_copied_by_their_state_dict() -> None:
+    class Scale(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(norma.randn([2]))
+
+    class Own(Scale):
+        def __deepcopy__(self, memo: object) -> "Own":
+            other = Own()
+            other.load_state_dict(self.state_dict())
+            return other
+
+    for module in (nn.Conv2d(2, 3, 1), nn.Sequential(nn.ReLU()), Scale()):
+        for function in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(norma.Error, match=rf"{type(module).__name__}: .*state_dict\(\).*load_state_dict\(\)"):
+                function(module)
+    own = Own()
+    other = copy.deepcopy(own)
+    assert other is not own and other.weight.tolist() == own.weight.tolist()
+    state = copy.deepcopy(own.state_dict())
+    assert pickle.loads(pickle.dumps(state))["weight"].tolist() == own.weight.tolist()

@@ -1,7 +1,9 @@
 """Tensors, ops and the tape, as Python sees them."""
 
+import copy
 import math
 import operator
+import pickle
 from typing import Any
 
 import numpy as np
@@ -244,3 +246,38 @@ def test_indices_that_are_none() -> None:
     for key, error, text in wrong:
         with pytest.raises(error, match=text):
             x[key]
+
+
+def test_copies_and_pickles() -> None:
+    nhwc = norma.randn([2, 3, 4, 5], memory_format="channels_last", requires_grad=True)
+    tensors = [nhwc, norma.tensor([1.5, -2]).to(norma.bfloat16), norma.tensor(2**62 + 1), norma.zeros([0, 3]),
+               norma.tensor([True, False]), norma.randn([3, 4]).transpose(0, 1)]
+    for x in tensors:
+        for y in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), pickle.loads(pickle.dumps(x, 2))):
+            assert y.tolist() == x.tolist() and y.dtype == x.dtype and y.strides == x.strides
+            assert y.requires_grad == x.requires_grad and y.is_leaf and not y.is_same(x)
+    (nhwc * 2).sum().backward()
+    deep, shallow = copy.deepcopy(nhwc), copy.copy(nhwc)
+    assert deep.grad is not None and deep.grad.tolist() == norma.full([2, 3, 4, 5], 2).tolist()
+    with norma.no_grad():
+        nhwc.copy_(norma.zeros([1]))
+        nhwc.grad = None
+    assert shallow.tolist() == nhwc.tolist() and deep.tolist() != nhwc.tolist() and deep.grad is not None
+    assert pickle.loads(pickle.dumps(nhwc * 2)).is_leaf
+    assert copy.copy(nhwc * 2).requires_grad
+    with pytest.raises(norma.Error, match="deepcopy: x: expected a leaf of the tape, got the result of an op"):
+        copy.deepcopy(nhwc * 2)
+    same = norma.ones([2])
+    both = copy.deepcopy([same, same])
+    assert both[0] is both[1] and both[0] is not same
+    same.label = ["a"]  # type: ignore[attr-defined]
+    labelled: list[Any] = [copy.deepcopy(same), pickle.loads(pickle.dumps(same))]
+    assert all(y.label == ["a"] and y.label is not same.label for y in labelled)  # type: ignore[attr-defined]
+    slice_of_more = pickle.dumps(norma.zeros([1000])[:2])
+    assert len(slice_of_more) < 1000
+
+
+def test_a_damaged_pickle_of_a_tensor() -> None:
+    rebuild, arguments = norma.ones([2]).__reduce__()
+    with pytest.raises(norma.Error, match=r"unpickle: bytes: expected 8 for float32 of sizes \[2\], got 3"):
+        rebuild(b"abc", *arguments[1:])
