@@ -90,6 +90,10 @@ ActOptions then(const std::string& activation, const Optional& residual);
 /// A tensor on the memory of an object of NumPy, PyTorch, JAX, … that has __dlpack__.
 Tensor from_dlpack_object(const nb::object& x);
 
+bool is_numpy_array(const nb::handle& x);
+/// A tensor with a copy of the values of such an object, of arrays of NumPy also read-only and reversed ones.
+Tensor copy_of_array(const nb::object& x, std::optional<DType> dtype = {});
+
 /// While one lives, a command runs on this thread: what a norm of Python raises is a reason in one line.
 class InCommand {
  public:

@@ -2,6 +2,7 @@
 
 #include "python/bindings/bindings.h"
 
+#include "core/copy.h"
 #include "core/device.h"
 #include "ops/shape/copy.h"
 
@@ -88,6 +89,25 @@ Tensor from_dlpack_object(const nb::object& x) {
   const Tensor result = from_dlpack(static_cast<DLManagedTensor*>(PyCapsule_GetPointer(capsule.ptr(), kFresh)));
   PyCapsule_SetName(capsule.ptr(), kTaken);
   return result;
+}
+
+bool is_numpy_array(const nb::handle& x) {
+  // NumPy need not be installed, but then nobody has an array of it.
+  const nb::handle numpy = PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
+  return numpy.is_valid() && nb::isinstance(x, numpy.attr("ndarray"));
+}
+
+Tensor copy_of_array(const nb::object& x, std::optional<DType> dtype) {
+  nb::object array = x;
+  if (is_numpy_array(x)) {
+    bool can_be_shared = nb::cast<bool>(x.attr("flags").attr("writeable"));
+    for (const int64_t stride : nb::cast<Sizes>(x.attr("strides"))) {
+      can_be_shared = can_be_shared && stride >= 0;
+    }
+    array = can_be_shared ? x : x.attr("copy")("K");
+  }
+  const Tensor shared = from_dlpack_object(array);
+  return copy_of(shared, MemoryFormat::preserve, dtype.value_or(shared.dtype()));
 }
 
 void add_dlpack(nb::module_& m, nb::class_<Tensor>& tensor) {

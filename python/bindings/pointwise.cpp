@@ -10,15 +10,28 @@ namespace norma::python {
 
 namespace {
 
-using Number = std::variant<int64_t, double>;
-using Operand = std::variant<int64_t, double, Tensor>;
+/// An array of NumPy in the place of an operand; a tensor with a copy of its values.
+struct Array {
+  Tensor values;
+};
+
+using Number = std::variant<int64_t, double, Array>;
+using Operand = std::variant<int64_t, double, Tensor, Array>;
 
 /// The operand beside x in the form that Norma's functions take, a double or a tensor.
-std::variant<double, Tensor> beside(const Tensor& x, const Operand& operand) {
+template <class AnyOperand>
+std::variant<double, Tensor> beside(const Tensor& x, const AnyOperand& operand) {
+  if constexpr (std::is_same_v<AnyOperand, Operand>) {
+    if (const auto* const tensor = std::get_if<Tensor>(&operand)) {
+      return *tensor;
+    }
+  }
+  if (const auto* const array = std::get_if<Array>(&operand)) {
+    return array->values;
+  }
   const auto* const integer = std::get_if<int64_t>(&operand);
   if (integer == nullptr) {
-    const auto* const tensor = std::get_if<Tensor>(&operand);
-    return tensor != nullptr ? std::variant<double, Tensor>(*tensor) : std::get<double>(operand);
+    return std::get<double>(operand);
   }
   constexpr int64_t kExact = int64_t{1} << 53;  // doubles leave out some of the integers behind it
   if (x.dtype() != DType::int64 || (*integer > -kExact && *integer < kExact)) {
@@ -27,7 +40,7 @@ std::variant<double, Tensor> beside(const Tensor& x, const Operand& operand) {
   return from_vector<int64_t>({*integer}, {}, {.dtype = DType::int64, .device = x.device()});
 }
 
-/// A function of a tensor and a tensor or a number.
+/// A function of a tensor and a tensor, a number or an array.
 template <class F>
 auto with_operand(F f) {
   return [f](const Tensor& a, const Operand& b) {
@@ -35,16 +48,48 @@ auto with_operand(F f) {
   };
 }
 
-/// The same with the operands the other way round, for numbers alone: 2 - x.
+/// The same with the operands the other way round, for numbers and arrays: 2 - x.
 template <class F>
 auto of_number(F f) {
   return [f](const Tensor& b, const Number& a) -> Tensor {
-    const Operand number = std::visit([](auto value) { return Operand(value); }, a);
-    return std::visit([&](const auto& operand) -> Tensor { return f(operand, b); }, beside(b, number));
+    return std::visit([&](const auto& operand) -> Tensor { return f(operand, b); }, beside(b, a));
   };
 }
 
+/// a to the power of b.
+Tensor power_of(const Tensor& a, const Tensor& b) {
+  return pow(a, b);
+}
+Tensor power_of(double a, const Tensor& b) {
+  check_floating("pow", "exponent", b);
+  return pow(full({}, a, {.dtype = b.dtype(), .device = b.device()}), b);
+}
+
 }  // namespace
+}  // namespace norma::python
+
+namespace nanobind::detail {
+
+template <>
+struct type_caster<norma::python::Array> {
+  NB_TYPE_CASTER(norma::python::Array, const_name("NDArray[typing.Any]"))
+
+  bool from_python(handle source, uint8_t /*flags*/, cleanup_list* /*cleanup*/) noexcept {
+    try {
+      if (!norma::python::is_numpy_array(source)) {
+        return false;
+      }
+      value.values = norma::python::copy_of_array(borrow<object>(source));
+      return true;
+    } catch (const std::exception&) {  // an array of text, say
+      return false;
+    }
+  }
+};
+
+}  // namespace nanobind::detail
+
+namespace norma::python {
 
 void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   const auto binary = [&](const char* name, const char* dunder, auto f) {
@@ -67,10 +112,12 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
       .def("__rmul__", of_number([](const auto& a, const Tensor& b) { return a * b; }), nb::is_operator(), Released())
       .def("__rtruediv__", of_number([](const auto& a, const Tensor& b) { return a / b; }), nb::is_operator(),
            Released())
+      .def("__rpow__", of_number([](const auto& a, const Tensor& b) { return power_of(a, b); }), nb::is_operator(),
+           Released())
       .def("__neg__", &neg, Released())
       .def(
           "__abs__", [](const Tensor& x) { return abs(x); }, Released());
-  // NumPy would take a tensor for an array, and the result would have no tape.
+  // NumPy would take a tensor for an array, and the result would have no tape. So it leaves array + x to x.
   tensor.attr("__array_ufunc__") = nb::none();
   m.def("maximum", &maximum, nb::arg("a"), nb::arg("b"), Released(), doc("maximum"));
   m.def("where", &where, nb::arg("condition"), nb::arg("a"), nb::arg("b"), Released(), doc("where"));

@@ -281,3 +281,35 @@ def test_a_damaged_pickle_of_a_tensor() -> None:
     rebuild, arguments = norma.ones([2]).__reduce__()
     with pytest.raises(norma.Error, match=r"unpickle: bytes: expected 8 for float32 of sizes \[2\], got 3"):
         rebuild(b"abc", *arguments[1:])
+
+
+def test_arrays_of_numpy_are_operands() -> None:
+    a = np.array([2.0, 3.0])
+    x = norma.tensor([1.0, 4.0], dtype=norma.float64, requires_grad=True)
+    operators: list[Any] = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.eq,
+                            operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+    for operate in operators:
+        for pair, expected in [((x, a), operate(x.numpy(), a)), ((a, x), operate(a, x.numpy()))]:
+            y = operate(*pair)
+            assert isinstance(y, norma.Tensor) and np.allclose(y.numpy(), expected), operate
+    (g,) = norma.grad([(a[::-1] * x).sum()], [x])
+    assert g is not None and g.tolist() == [3, 2]
+    y = x * a
+    a[0] = 100  # what the tape has kept is a copy
+    (g,) = norma.grad([y.sum()], [x])
+    assert g is not None and g.tolist() == [2, 3]
+    names: Any = np.array(["a", "b"])
+    with pytest.raises(TypeError):
+        x + names
+
+
+def test_numbers_to_the_power_of_tensors() -> None:
+    x = norma.tensor([0.5, 2.0, -1.0], dtype=norma.float64, requires_grad=True)
+    (2.5**x).sum().backward()
+    assert np.allclose((2.5**x).numpy(), 2.5 ** x.numpy()) and x.grad is not None
+    assert np.allclose(x.grad.numpy(), np.log(2.5) * 2.5 ** x.numpy())
+    (g,) = norma.grad([(0 ** norma.maximum(x, norma.zeros([], dtype=norma.float64))).sum()], [x])
+    assert g is not None and g.tolist() == [0, 0, 0]
+    assert (2 ** norma.ones([1])).dtype == norma.float32
+    with pytest.raises(norma.Error, match="pow: exponent: expected a floating dtype, got int64"):
+        2 ** norma.tensor([1])
