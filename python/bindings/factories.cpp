@@ -82,8 +82,7 @@ Tensor tensor_of(const nb::object& data, std::optional<DType> dtype, const std::
   const Device place = device ? device_from_string(*device) : default_device();
   Tensor x;
   if (nb::hasattr(data, "__dlpack__")) {
-    const Tensor shared = from_dlpack_object(data);
-    x = to_device(copy_of(shared, MemoryFormat::preserve, dtype.value_or(shared.dtype())), place);
+    x = to_device(copy_of_array(data, dtype), place);
   } else {
     Elements elements;
     elements.add(data, 0);
@@ -95,6 +94,17 @@ Tensor tensor_of(const nb::object& data, std::optional<DType> dtype, const std::
     x = to_device(copy_of(x, MemoryFormat::contiguous, dtype.value_or(own)), place);
   }
   return x.set_requires_grad(requires_grad);
+}
+
+/// full() with an integer that a double need not hold.
+Tensor filled(const Sizes& shape, const std::variant<int64_t, double>& value, const TensorOptions& options) {
+  const auto* const integer = std::get_if<int64_t>(&value);
+  if (integer == nullptr || options.dtype != DType::int64) {
+    return full(shape, integer != nullptr ? static_cast<double>(*integer) : std::get<double>(value), options);
+  }
+  Tensor x = empty(shape, options);
+  copy_into(from_vector<int64_t>({*integer}, {}, {.dtype = DType::int64, .device = options.device}), x);
+  return x;
 }
 
 template <class... More>
@@ -115,7 +125,7 @@ void add_factories(nb::module_& m) {
   m.def("tensor", &tensor_of, nb::arg("data"), nb::kw_only(), nb::arg("dtype") = nb::none(),
         nb::arg("device") = nb::none(), nb::arg("requires_grad") = false,
         "A new tensor with the values of nested lists (float32, int64 or bool unless a dtype is given), or of an array "
-        "with __dlpack__.");
+        "with __dlpack__; of NumPy's also a read-only or reversed one.");
   add_factory(m, "empty", [](const Sizes& s, const TensorOptions& o) { return empty(s, o); });
   add_factory(m, "zeros", [](const Sizes& s, const TensorOptions& o) { return zeros(s, o); });
   add_factory(m, "ones", [](const Sizes& s, const TensorOptions& o) { return ones(s, o); });
@@ -123,9 +133,9 @@ void add_factories(nb::module_& m) {
   add_factory(m, "randn", [](const Sizes& s, const TensorOptions& o) { return randn(s, o); });
   m.def(
       "full",
-      [](const Sizes& shape, double value, DType dtype, const std::optional<std::string>& device,
-         const std::string& format, bool requires_grad) {
-        return full(shape, value, options(dtype, device, format)).set_requires_grad(requires_grad);
+      [](const Sizes& shape, const std::variant<int64_t, double>& value, DType dtype,
+         const std::optional<std::string>& device, const std::string& format, bool requires_grad) {
+        return filled(shape, value, options(dtype, device, format)).set_requires_grad(requires_grad);
       },
       nb::arg("shape"), nb::arg("value"), nb::kw_only(), nb::arg("dtype") = DType::float32,
       nb::arg("device") = nb::none(), nb::arg("memory_format") = "contiguous", nb::arg("requires_grad") = false,

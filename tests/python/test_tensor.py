@@ -313,3 +313,26 @@ def test_numbers_to_the_power_of_tensors() -> None:
     assert (2 ** norma.ones([1])).dtype == norma.float32
     with pytest.raises(norma.Error, match="pow: exponent: expected a floating dtype, got int64"):
         2 ** norma.tensor([1])
+
+
+def test_a_tensor_is_a_copy_of_any_array() -> None:
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    a.flags.writeable = False
+    arrays: list[Any] = [a, a[::-1], a.T[:, ::-1], np.broadcast_to(np.float32(2), (2, 3)), a[1:1], np.array(3.5)]
+    for array in arrays:
+        x = norma.tensor(array)
+        assert np.array_equal(x.numpy(), array) and x.numpy().dtype == array.dtype
+        x.add_(1)
+    assert a.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_full_of_integers_behind_those_that_doubles_hold() -> None:
+    for value in (2**53 + 1, -2**53 - 1, 2**63 - 1, -2**63, 7):
+        assert norma.full([2], value, dtype=norma.int64).tolist() == [value, value]
+    assert norma.full([1], 2**53 + 1, dtype=norma.float64).item() == 2**53
+    assert norma.full([1], 2**70).item() == 2**70
+    half: Any = np.float32(2.5)
+    assert norma.full([1], half).item() == 2.5 and norma.full([], True, dtype=norma.bool_).item() is True
+    assert norma.full([2, 3, 4, 5], 1, dtype=norma.int64, memory_format="channels_last").strides == (60, 1, 15, 3)
+    with pytest.raises(norma.Error, match="fill_: value: expected a number in"):
+        norma.full([1], 2**70, dtype=norma.int64)
