@@ -112,12 +112,13 @@ Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank) {
     return result;
   }
   for (const int64_t axis : axes) {
-    const int64_t normalized = normalize_axis(op, axis, rank);
+    // As in PyTorch, a number counts as one along an axis that it does not have.
+    const int64_t normalized = normalize_axis(op, axis, std::max(rank, int64_t{1}));
     check(!result.contains(normalized), op, "axes: expected each axis once, got {}", to_string(axes));
     result.push_back(normalized);
   }
   std::sort(result.begin(), result.end());
-  return result;
+  return rank == 0 ? Axes() : result;
 }
 
 Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b) {

@@ -70,6 +70,9 @@ Tensor any_softmax(std::string_view op, const Tensor& input, int64_t axis, bool 
   const Tensor x = cast.input(input);
   check_defined(op, "x", x);
   check_floating(op, "x", x);
+  if (x.rank() == 0) {
+    return reshape(any_softmax(op, reshape(x, {1}), axis, logarithm), {});
+  }
   axis = normalize_axis(op, axis, x.rank());
   if (is_half(x.dtype())) {  // 16-bit numbers are computed in float32
     return to(any_softmax(op, to(x, DType::float32), axis, logarithm), x.dtype());

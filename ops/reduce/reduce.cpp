@@ -196,6 +196,10 @@ Tensor index_of_largest(std::string_view op, const Tensor& x, int64_t axis, cons
 
 Tensor argmax(const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
   check_defined("argmax", "x", x);
+  if (x.rank() == 0) {  // one number along an axis that the result has not, either
+    return index_of_largest("argmax", alias(x, {1}, {1}, x.offset()), normalize_axis("argmax", axis, 1),
+                            {.last = options.last});
+  }
   return index_of_largest("argmax", x, normalize_axis("argmax", axis, x.rank()), options);
 }
 
@@ -204,6 +208,9 @@ MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& optio
   const AutocastOp cast(op);
   const Tensor x = cast.input(input);
   check_defined(op, "x", x);
+  if (x.rank() == 0) {
+    return max_along(reshape(x, {1}), axis, {.last = options.last});
+  }
   axis = normalize_axis(op, axis, x.rank());
   const Tensor index = index_of_largest(op, x, axis, {.last = options.last});
   const Plan plan = make_plan(op, x, {axis});

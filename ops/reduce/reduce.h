@@ -12,7 +12,8 @@ struct ReduceOptions {
 // Reductions over `axes` (negative count from the end; none = all), in a fixed order: the same bits for any number of
 // threads. Sums of floating numbers are carried in float64. The result has x's dtype and is contiguous. With keepdim it
 // has x's suggested format, strides of axes of size 1 included, so that a mean over H and W of a channels_last tensor
-// is strictly channels_last (PyTorch's is not). Gradients have the format of x. All but argmax are differentiable.
+// is strictly channels_last (PyTorch's is not). Gradients have the format of x. All but argmax are differentiable. A
+// tensor of rank 0 has axis 0 for them, as in PyTorch, and the result has rank 0, also with keepdim.
 
 /// Sum. Floating dtypes and int64; smaller integers and bool are summed as int64. The sum of nothing is 0.
 Tensor sum(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
