@@ -194,8 +194,13 @@ void Optimizer::set_master_weights(const NamedTensors& values) {
 }
 
 void Optimizer::step() {
-  ++steps_;
-  make_step();
+  ++steps_;  // begin_step() and update() make the numbers of this step
+  try {
+    make_step();
+  } catch (...) {
+    --steps_;
+    throw;
+  }
 }
 
 void Optimizer::set_numbers() {

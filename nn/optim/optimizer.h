@@ -48,7 +48,7 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  /// Updates every parameter once.
+  /// Updates every parameter once. A step that throws, as for want of memory, is not counted.
   void step();
   /// Removes the gradients of all parameters.
   void zero_grad();

@@ -244,6 +244,39 @@ TEST_CASE("optimizer: names of the state") {
   CHECK(names == std::vector<std::string>{"step", "states", "exp_avg.w", "exp_avg_sq.w", "exp_avg.b", "exp_avg_sq.b"});
 }
 
+TEST_CASE("optimizer: a step that throws is not counted, and can be taken once more") {
+  /// AdamW that has no memory for its first attempts.
+  class Starved : public AdamW {
+   public:
+    using AdamW::AdamW;
+    int attempts_left = 2;
+
+   private:
+    void begin_step() override {
+      if (attempts_left-- > 0) {
+        throw OutOfMemory("no memory left");
+      }
+    }
+  };
+  Problem with_faults;
+  Problem without;
+  Starved starved(with_faults.groups(), {.lr = 0.1});
+  AdamW fed(without.groups(), {.lr = 0.1});
+  for (int k = 0; k < 3; ++k) {
+    with_faults.set_gradients(k);
+    without.set_gradients(k);
+    for (starved.attempts_left = k; starved.attempts_left > 0;) {
+      CHECK_THROWS_AS(starved.step(), OutOfMemory);
+      CHECK(starved.steps() == k);
+    }
+    starved.step();
+    fed.step();
+    CHECK(starved.steps() == k + 1);
+  }
+  CHECK(with_faults.w.to_vector<double>() == without.w.to_vector<double>());
+  CHECK(with_faults.b.to_vector<double>() == without.b.to_vector<double>());
+}
+
 TEST_CASE("optimizer: error texts") {
   Problem problem;
   CHECK(error_of([&] {
