@@ -114,10 +114,15 @@ void freeze(Module& model, const std::vector<FreezePattern>& patterns) {
       fail_for_nothing(model, pattern);
     }
   }
+  std::set<const TensorImpl*> frozen;  // a parameter may have a second name, in another place
+  for (const auto& [name, x] : model.named_parameters(/* remove_duplicate= */ false)) {
+    if (named.contains(name)) {
+      frozen.insert(x.impl_pointer().get());
+    }
+  }
   const NamedTensors parameters = model.named_parameters();
-  const auto is_frozen = [&](const auto& entry) {
-    return !entry.second.requires_grad() || named.contains(entry.first);
-  };
+  const auto is_named_one = [&](const Tensor& x) { return frozen.contains(x.impl_pointer().get()); };
+  const auto is_frozen = [&](const auto& entry) { return !entry.second.requires_grad() || is_named_one(entry.second); };
   if (std::ranges::all_of(parameters, is_frozen)) {
     std::vector<std::string> texts;
     for (const FreezePattern& pattern : patterns) {
@@ -127,7 +132,7 @@ void freeze(Module& model, const std::vector<FreezePattern>& patterns) {
          parameters.size());
   }
   for (auto [name, x] : parameters) {
-    if (named.contains(name)) {
+    if (is_named_one(x)) {
       x.set_requires_grad(false);
       x.set_grad({});
     }

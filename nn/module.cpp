@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 namespace norma::nn {
@@ -201,11 +202,14 @@ std::shared_ptr<Module> Module::replace_module(const std::string& path, std::sha
   fail("replace_module", "{}", unknown_name("module", path, known));
 }
 
-NamedTensors Module::named_parameters() const {
+NamedTensors Module::named_parameters(bool remove_duplicate) const {
   NamedTensors result;
+  std::unordered_set<const TensorImpl*> seen;
   walk(*this, "", [&](const std::string& prefix, const Module& module) {
     for (const auto& [name, x] : module.parameters_) {
-      result.emplace_back(join_names(prefix, name), x);
+      if (seen.insert(x.impl_pointer().get()).second || !remove_duplicate) {
+        result.emplace_back(join_names(prefix, name), x);
+      }
     }
   });
   return result;

@@ -86,7 +86,10 @@ class Module {
   [[nodiscard]] virtual std::string name() const = 0;
 
   // --- contents: this module's own first, then those of its children, each in the order of registration ------------
-  [[nodiscard]] NamedTensors named_parameters() const;
+  /// As in PyTorch: a parameter that stands in several places (tied weights, a module held twice) is there once, under
+  /// its first name, as in parameters() and parameter_count(); with all its names unless remove_duplicate. state_dict()
+  /// has all names.
+  [[nodiscard]] NamedTensors named_parameters(bool remove_duplicate = true) const;
   [[nodiscard]] NamedTensors named_buffers() const;
   [[nodiscard]] Tensors parameters() const;
   /// The parameters, or buffers, of this module alone, without its children's.

@@ -211,8 +211,16 @@ std::string TrainingState::images_change(const Checkpoint& checkpoint) const {
 nn::NamedTensors TrainingState::wide_state() const {
   const nn::NamedTensors masters = optimizer->master_weights();
   const std::unordered_map<std::string, Tensor> by_name(masters.begin(), masters.end());
+  // A parameter in several places has its wide numbers under its first name alone.
+  std::unordered_map<const TensorImpl*, std::string> first_names;
+  std::unordered_map<std::string, std::string> first_name_of;
+  for (const auto& [name, x] : model->named_parameters(/* remove_duplicate= */ false)) {
+    first_name_of[name] = first_names.emplace(x.impl_pointer().get(), name).first->second;
+  }
   nn::NamedTensors state = model->state_dict();
-  for (auto& [name, x] : state) {
+  for (auto& [own_name, x] : state) {
+    const auto parameter = first_name_of.find(own_name);
+    const std::string& name = parameter != first_name_of.end() ? parameter->second : own_name;
     if (const auto master = by_name.find(name); master != by_name.end()) {
       x = master->second;
     } else if (const auto wide = frozen_wide_.find(name); wide != frozen_wide_.end()) {

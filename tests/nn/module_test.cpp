@@ -1,10 +1,15 @@
 #include "nn/module.h"
 
+#include "core/tape.h"
 #include "error_text.h"
+#include "nn/checkpoint.h"
 #include "nn/conv.h"
+#include "nn/freeze.h"
 #include "nn/layers.h"
 #include "nn/norm/batch_norm.h"
+#include "nn/optim/optimizers.h"
 #include "nn/sequential.h"
+#include "ops/reduce/reduce.h"
 
 using namespace norma;
 using namespace norma::nn;
@@ -59,6 +64,58 @@ TEST_CASE("module: names of parameters, buffers, modules and state in PyTorch's 
   CHECK(module.parameter_count() == 4 + 12 + 4 + 4 + 4);
   CHECK(module.scale.requires_grad());
   CHECK(!module.offset.requires_grad());
+}
+
+TEST_CASE("module: a parameter in two places is one parameter with two names in the state") {
+  /// One layer in two places, and one weight in two layers.
+  class Tied : public Sequential {
+   public:
+    Tied() {
+      const auto first = std::make_shared<Conv2d>(3, 3, 1);
+      push_back(first);
+      push_back(first);
+      weight = register_parameter("again", first->own_parameters()[0].second);
+    }
+    Tensor weight;
+  };
+  Tied net;
+  const Names all{"again", "0.weight", "0.bias", "1.weight", "1.bias"};
+  CHECK(names_of(net.named_parameters()) == Names{"again", "0.bias"});
+  CHECK(names_of(net.named_parameters(/* remove_duplicate= */ false)) == all);
+  CHECK(names_of(net.state_dict()) == all);
+  CHECK(net.parameters().size() == 2);
+  CHECK(net.parameter_count() == 9 + 3);
+
+  const Tensor x = random_tensor({2, 3, 4, 5}, 1, DType::float32);
+  Sgd optimizer(parameter_groups(net, /* weight_decay= */ 0), {.lr = 0.5});
+  const std::vector<float> before = net.weight.to_vector<float>();
+  backward(sum(net(x)));
+  const std::vector<float> slope = net.weight.grad().to_vector<float>();
+  optimizer.step();
+  const std::vector<float> after = net.state_dict()[3].second.to_vector<float>();
+  for (size_t i = 0; i < before.size(); ++i) {
+    CHECK(after[i] == doctest::Approx(before[i] - 0.5F * slope[i]));
+  }
+
+  // Through a checkpoint, the gradient is the same and not twice that.
+  const auto block = std::make_shared<Tied>();
+  block->load_state_dict(net.state_dict());
+  backward(sum((*block)(x)));
+  const std::vector<float> plain = block->weight.grad().to_vector<float>();
+  block->zero_grad();
+  backward(sum(checkpoint(block, x)));
+  CHECK(block->weight.grad().to_vector<float>() == plain);
+
+  // Either name freezes it.
+  for (const char* const name : {"again", "0.weight", "1.weight"}) {
+    Tied frozen;
+    freeze(frozen, freeze_patterns(name));
+    CHECK(!frozen.weight.requires_grad());
+    CHECK(names_of(frozen_tensors(frozen)) == Names{"again", "0.weight", "1.weight"});
+  }
+  Tied whole;
+  CHECK(error_of([&] { freeze(whole, freeze_patterns("1")); }) ==
+        "freeze: expected patterns that leave a parameter to train, got '1', which name all 2");
 }
 
 TEST_CASE("module: names that cannot be registered") {
