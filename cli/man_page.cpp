@@ -132,6 +132,13 @@ std::string man_page(const std::vector<CommandRow>& table) {
           entries({{"OMP_NUM_THREADS", "threads, as --threads"},
                    {"NORMA_DEVICE", "where tensors lie that no --device has placed: cpu, cuda or cuda:N"},
                    {"NORMA_SIMD", "the instructions of the kernels: avx512, avx2, sse4 or neon"},
+                   {"NORMA_CONV",
+                    "how convolutions on CPUs are computed where no --conv says it: exact or fast; or the "
+                    "implementation: depthwise, onednn, eigen, winograd_4x4, winograd_2x2 or reference"},
+                   {"NORMA_CUDNN_PLANS",
+                    "timed, the default: convolutions on CUDA take the fastest of some plans, kept in a file; "
+                    "heuristic: the first plan, without timing"},
+                   {"NORMA_JPEG", "the decoder of JPEG files: libjpeg-turbo or stb"},
                    {"NO_COLOR, TERM",
                     "where NO_COLOR is not empty, or TERM is dumb or missing, progress is plain lines, as where the "
                     "output is no terminal"}});

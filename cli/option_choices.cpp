@@ -2,6 +2,7 @@
 #include "lab/audit/audit.h"
 #include "lab/audit/cases.h"
 #include "lab/compare/study.h"
+#include "lab/telemetry/dynamics_parts.h"
 #include "models/state_dict_names.h"
 #include "nn/norm/factory.h"
 #include "ops/conv/conv.h"
@@ -24,10 +25,17 @@ Names study_names() {
   return names;
 }
 
+Names dynamics_choices() {
+  Names names = lab::dynamics_names();
+  names.emplace_back("all");
+  return names;
+}
+
 /// Options outside the recipe that mean the same in every command.
 const std::map<std::string, Names>& everywhere() {
   static const std::map<std::string, Names> table = {
       {"study", study_names()},
+      {"dynamics", dynamics_choices()},
       {"from", models::dialect_names()},  // of convert
       {"to", models::dialect_names()},
       {"case", lab::audit::case_names()},

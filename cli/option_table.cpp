@@ -35,7 +35,8 @@ OptionRow row_of(const std::string& command, const CLI::Option& option) {
   if (option.get_type_size() != 0 && !option.get_type_name().empty()) {  // else it is a switch
     row.value = option.get_type_name();
     row.kind = kind_of(row.value);
-    row.several = option.get_expected_max() > 1;
+    // A list of names in one word, as --dynamics', is completed behind its commas, too.
+    row.several = option.get_expected_max() > 1 || (row.value == "LIST" && !row.choices.empty());
   }
   return row;
 }

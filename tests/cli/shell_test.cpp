@@ -113,6 +113,9 @@ TEST_CASE("norma completion: bash completes subcommands, options, names and list
   CHECK(bash.offers("train --norm =") == beginning(nn::norm_names(), ""));
   CHECK(bash.offers("compare --norms batch,layer2") == std::vector<std::string>{"batch,layer2d"});
   CHECK(bash.offers("compare --norms batch layer2") == std::vector<std::string>{"layer2d"});
+  CHECK(bash.offers("train --dynamics gradients,sat") == std::vector<std::string>{"gradients,saturation"});
+  CHECK(bash.offers("compare --dynamics ''") ==
+        beginning({"all", "gradients", "saturation", "sharpness", "weights"}, ""));
   CHECK(bash.offers("train --opt nest") == std::vector<std::string>{"nesterov"});
   CHECK(bash.offers("completion ''") == std::vector<std::string>{"bash", "fish", "zsh"});
   // A number is nobody's to guess; behind a switch and behind a value there are options again.
@@ -206,6 +209,10 @@ TEST_CASE("norma man: every option of every --help is in it, and groff has no co
   REQUIRE(page.code == 0);
   CHECK(page.out.find("\n.TH NORMA 1 ") != std::string::npos);
   CHECK(std::all_of(page.out.begin(), page.out.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; }));
+  for (const char* variable : {"OMP_NUM_THREADS", "NORMA_DEVICE", "NORMA_SIMD", "NORMA_CONV", "NORMA_CUDNN_PLANS",
+                               "NORMA_JPEG", "NO_COLOR, TERM"}) {
+    CHECK_MESSAGE(page.out.find("\n.TP\n\\fB" + std::string(variable) + "\\fR\n") != std::string::npos, variable);
+  }
   size_t at = 0;
   for (const std::string& command : kCommands) {
     std::string escaped = std::regex_replace(command, std::regex("-"), "\\-");
