@@ -52,17 +52,24 @@ std::vector<Shared> shared_parameters(const nn::Module& ours, const nn::Module& 
   return result;
 }
 
-/// "; only one of the two has weight, bias", or "".
-std::string others(const std::vector<const nn::Module*>& layers, const std::vector<Shared>& shared) {
-  std::string text;
-  for (const nn::Module* layer : layers) {
-    for (const auto& [name, parameter] : layer->named_parameters()) {
-      if (std::none_of(shared.begin(), shared.end(), [&name = name](const Shared& one) { return one.name == name; })) {
-        text += (text.empty() ? "; only one of the two has " : ", ") + name;
+/// "; only one of the two has weight, bias; the two have gain of sizes [4] and [1]", or "".
+std::string others(const nn::Module& ours, const nn::Module& theirs) {
+  std::string alone;
+  std::string unlike;
+  const auto look_for = [&](const nn::NamedTensors& these, const nn::NamedTensors& those, bool compares) {
+    for (const auto& [name, parameter] : these) {
+      const auto other = std::ranges::find(those, name, [](const auto& entry) { return entry.first; });
+      if (other == those.end()) {
+        alone += (alone.empty() ? "; only one of the two has " : ", ") + name;
+      } else if (compares && other->second.numel() != parameter.numel()) {
+        unlike += fmt::format("{}{} of sizes {} and {}", unlike.empty() ? "; the two have " : ", ", name,
+                              to_string(parameter.sizes()), to_string(other->second.sizes()));
       }
     }
-  }
-  return text;
+  };
+  look_for(ours.named_parameters(), theirs.named_parameters(), /* compares= */ true);
+  look_for(theirs.named_parameters(), ours.named_parameters(), /* compares= */ false);
+  return alone + unlike;
 }
 
 /// How far things of two norms are apart, as shares of the largest number of the second.
@@ -119,7 +126,7 @@ Finding check_likeness(const Subject& subject, const Subject& other) {
                           2 * deviation, deviation, distances.far(), kMost)};
     }
     largest_distance = std::max(largest_distance, distances.largest_distance());
-    alone = others({ours.get(), theirs.get()}, shared);
+    alone = others(*ours, *theirs);
   }
   return {CheckOutcome::passed, fmt::format("output and gradients within {:.0e}{}", largest_distance, alone)};
 }

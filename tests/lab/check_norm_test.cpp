@@ -282,6 +282,27 @@ TEST_CASE("check_norm: like another norm, but for the gradient of the weight") {
   CHECK(of_weight(std::numeric_limits<double>::quiet_NaN()).outcome == CheckOutcome::failed);
 }
 
+TEST_CASE("check_norm: like another norm, but for the size of a parameter") {
+  /// layer2d with one weight for all channels, of which 1 is right.
+  class OneWeight : public nn::Module {
+   public:
+    OneWeight() : weight_(register_parameter("weight", ones({1}))) {}
+    Tensor forward(const Tensor& x) override {
+      const Tensor without = full({x.size(1)}, 1, {.dtype = x.dtype()});
+      return mul(layer_norm(x, without), view(weight_, {1, 1, 1, 1}));
+    }
+    [[nodiscard]] std::string name() const override { return "OneWeight"; }
+
+   private:
+    Tensor weight_;
+  };
+  nn::register_norm("one_weight", [](int64_t /*channels*/) { return std::make_shared<OneWeight>(); });
+  const NormCheckReport report = check_norm("one_weight", {.quick = true, .like = "layer2d[eps=1e-5]"});
+  CHECK_MESSAGE(
+      report.checks.front().text.ends_with("; only one of the two has bias; the two have weight of sizes [1] and [8]"),
+      report.checks.front().text);
+}
+
 TEST_CASE("check_norm: error texts, and the table") {
   CHECK_THROWS_WITH_AS(check_norm("batch", {.like = "bath"}), "norm: unknown norm 'bath'; did you mean 'batch'?",
                        Error);
