@@ -35,7 +35,19 @@ Graph::Place Graph::place_of(const Tensor& x) {
 }
 
 std::string Graph::new_name(const std::string& type) {
-  return fmt::format("{}_{}", type, ++counts_[type]);
+  while (true) {  // a parameter of the network itself may be called Conv_1
+    std::string name = fmt::format("{}_{}", type, ++counts_[type]);
+    if (names_.insert(name).second) {
+      return name;
+    }
+  }
+}
+
+void Graph::name_constant(const Tensor& x, const std::string& name) {
+  const auto [known, is_new] = constant_names_.emplace(place_of(x), name);
+  if (is_new && !names_.insert(name).second) {
+    known->second = new_name(name);
+  }
 }
 
 std::string Graph::value(const Tensor& x) {

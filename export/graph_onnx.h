@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -31,8 +32,9 @@ class Graph {
   void define(const Tensor& x, const std::string& name) { values_[place_of(x)] = name; }
   /// True iff they were defined: they depend on the input of the network.
   [[nodiscard]] bool depends_on_input(const Tensor& x) const { return values_.contains(place_of(x)); }
-  /// The name that the elements of x get if they become a constant of the graph.
-  void name_constant(const Tensor& x, const std::string& name) { constant_names_[place_of(x)] = name; }
+  /// The name that the elements of x get if they become a constant of the graph, with a number behind it if the graph
+  /// has a value of that name, such as its input.
+  void name_constant(const Tensor& x, const std::string& name);
   /// The name of x's value. Elements that nobody defined become a constant. "" for an undefined x.
   std::string value(const Tensor& x);
 
@@ -71,6 +73,7 @@ class Graph {
   std::map<Place, std::string> constants_by_place_;
   std::map<std::string, std::string> constants_by_text_;
   std::map<std::string, int64_t> counts_;
+  std::set<std::string> names_{"input", "output"};  ///< that are taken
   /// Of each result of a Transpose: what went in, and the order of its axes.
   std::map<std::string, std::pair<std::string, std::vector<int64_t>>> transposes_;
 };

@@ -17,12 +17,12 @@ struct OnnxOptions {
 
 /// The bytes of an ONNX file of `module` in evaluation mode, for inputs of the sizes and dtype of `example`: (N, C, H,
 /// W), float32 or float64, which is also the dtype of the module. The input is called "input", the output "output", and
-/// weights have their names in the state dict. Forward passes of the example and of another input show what the module
-/// does. Norms become BatchNormalization, LayerNormalization, InstanceNormalization and GroupNormalization where those
-/// mean the same, and plain ops where not; what does not depend on the input becomes a constant. Throws Error for an op
-/// without a counterpart in ONNX (with its name), for a module of another dtype, for a module whose work depends on the
-/// input's values or, with dynamic_batch, on the number of images, for more than 2 GiB, and where libonnx is not in
-/// this build.
+/// weights have their names in the state dict (those called like the input or the output end in a number). Forward
+/// passes of the example and of another input show what the module does. Norms become BatchNormalization,
+/// LayerNormalization, InstanceNormalization and GroupNormalization where those mean the same, and plain ops where not;
+/// what does not depend on the input becomes a constant. Throws Error for an op without a counterpart in ONNX (with its
+/// name), for a module of another dtype, for a module whose work depends on the input's values or, with dynamic_batch,
+/// on the number of images, for more than 2 GiB, and where libonnx is not in this build.
 std::string export_onnx(nn::Module& module, const Tensor& example, const OnnxOptions& options = {});
 
 /// False: export_onnx() throws.

@@ -185,6 +185,46 @@ TEST_CASE("onnx: weights that are computed from weights are constants") {
   CHECK(types["ReduceMean"] == 0);
 }
 
+TEST_CASE("onnx: parameters that are called like values of the graph") {
+  class Names : public nn::Module {
+   public:
+    explicit Names(const std::vector<std::string>& names) {
+      for (const std::string& name : names) {
+        factors_.push_back(register_parameter(name, full({}, static_cast<double>(factors_.size() + 2))));
+      }
+    }
+    Tensor forward(const Tensor& x) override {
+      Tensor y = x;
+      for (const Tensor& factor : factors_) {
+        y = mul(y, factor);
+      }
+      return y;
+    }
+    [[nodiscard]] std::string name() const override { return "Names"; }
+
+   private:
+    Tensors factors_;
+  };
+  Names network({"input", "output", "output_1", "Mul_1", "scale"});
+  const onnx::ModelProto model = exported(network, images());
+  std::set<std::string> values{model.graph().input(0).name()};
+  std::set<std::string> constants;
+  for (const onnx::TensorProto& constant : model.graph().initializer()) {
+    CHECK_MESSAGE(values.insert(constant.name()).second, constant.name());
+    constants.insert(constant.name());
+  }
+  CHECK(constants == std::set<std::string>{"input_1", "output_1", "output_1_1", "Mul_1", "scale"});
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    for (const std::string& input : node.input()) {
+      CHECK_MESSAGE(values.contains(input), input);
+    }
+    for (const std::string& output : node.output()) {
+      CHECK_MESSAGE(values.insert(output).second, output);
+    }
+  }
+  CHECK(model.graph().output(0).name() == "output");
+}
+
 TEST_CASE("onnx: what cannot be written is refused with the reason") {
   CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 21, got 17");
   CHECK(refusal([](const Tensor& x) {
