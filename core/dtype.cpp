@@ -1,6 +1,7 @@
 #include "core/dtype.h"
 
 #include <array>
+#include <cmath>
 
 namespace norma {
 namespace {
@@ -62,6 +63,17 @@ bool is_floating(DType dtype) {
 
 bool is_half(DType dtype) {
   return dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
+void check_holds(std::string_view op, std::string_view argument, DType dtype, double value) {
+  if (is_floating(dtype) || dtype == DType::boolean) {
+    return;
+  }
+  const double limit = dtype == DType::int64 ? 0x1p63 : dtype == DType::int32 ? 0x1p31 : 0x1p8;
+  const double lowest = dtype == DType::uint8 ? 0 : -limit;
+  const double whole = std::trunc(value);
+  check(whole >= lowest && whole < limit, op, "{}: expected a number in [{}, {}) for {}, got {}", argument, lowest,
+        limit, to_string(dtype), value);
 }
 
 DType promote(DType a, DType b) {

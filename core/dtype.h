@@ -24,6 +24,10 @@ bool is_floating(DType dtype);
 /// float16, bfloat16.
 bool is_half(DType dtype);
 
+/// Throws an Error of `op` and `argument` for a number that an integer dtype does not hold after its fraction is cut
+/// off. Floating dtypes and boolean hold any number.
+void check_holds(std::string_view op, std::string_view argument, DType dtype, double value);
+
 /// The dtype of a result of operands `a` and `b`, as in PyTorch: a floating dtype wins over an integer,
 /// the wider wins, float16 with bfloat16 gives float32, uint8 with int32 gives int32.
 DType promote(DType a, DType b);

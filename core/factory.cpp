@@ -6,7 +6,6 @@
 #include "core/strided_loop.h"
 #include "core/tape.h"
 
-#include <cmath>
 #include <limits>
 #include <numeric>
 
@@ -182,23 +181,11 @@ void check_fillable_at_random(std::string_view op, const Tensor& x) {
         to_string(x.dtype()));
 }
 
-/// Throws Error for a number that an integer dtype does not hold when its fraction is cut off.
-void check_value(DType dtype, double value) {
-  if (is_floating(dtype) || dtype == DType::boolean) {
-    return;
-  }
-  const double limit = dtype == DType::int64 ? 0x1p63 : dtype == DType::int32 ? 0x1p31 : 0x1p8;
-  const double lowest = dtype == DType::uint8 ? 0 : -limit;
-  const double whole = std::trunc(value);
-  check(whole >= lowest && whole < limit, "fill_", "value: expected a number in [{}, {}) for {}, got {}", lowest, limit,
-        to_string(dtype), value);
-}
-
 }  // namespace
 
 void fill_(const Tensor& x, double value) {
   check_fill("fill_", x);
-  check_value(x.dtype(), value);
+  check_holds("fill_", "value", x.dtype(), value);
   if (x.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "fill", .bytes = bytes_of(x)}; });
     kernels::tensor_kernels.at("fill_", x.device())

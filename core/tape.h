@@ -176,7 +176,9 @@ void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_
 
 struct BackwardOptions {
   bool retain_graph = false;  ///< keep what the nodes saved, for another backward pass (implied by create_graph)
-  bool create_graph = false;  ///< record the backward pass, for higher derivatives
+  /// Record the backward pass, for higher derivatives. As in PyTorch, a leaf and a .grad that was recorded keep each
+  /// other in memory until set_grad() takes it away; results of grad() have no such cycle.
+  bool create_graph = false;
   /// Called during the walk as soon as nothing more can be added to the gradient of a leaf, once for each leaf of the
   /// tape, in an order that depends on the tape alone. `gradient` may be of a narrower dtype than the leaf; undefined:
   /// none arrived. The leaf's hooks run later, and .grad changes later.

@@ -216,7 +216,7 @@ def test_integers_behind_those_that_doubles_hold() -> None:
 def test_numbers_that_a_dtype_does_not_hold() -> None:
     for value, dtype in [(300, norma.uint8), (-1, norma.uint8), (2**31, norma.int32), (math.nan, norma.int64),
                          (math.inf, norma.int32), (1e30, norma.int64)]:
-        with pytest.raises(norma.Error, match="data: expected numbers in"):
+        with pytest.raises(norma.Error, match="data: expected a number in"):
             norma.tensor([0, value], dtype=dtype)
         with pytest.raises(norma.Error, match="fill_: value: expected a number in"):
             norma.full([2], value, dtype=dtype)
