@@ -317,7 +317,7 @@ TEST_CASE("tape: .grad has memory of its own also with create_graph") {
   backward(sum(mul(z, mul(z, z))), {}, {.create_graph = true});
   CHECK(max_difference(grad({sum(z.grad())}, {z})[0], mul(z.detach(), 6)) < 1e-5);
 
-  for (const Tensor& leaf : {x, y, w, z}) {
+  for (Tensor leaf : {x, y, w, z}) {
     leaf.set_grad({});  // .grad is on the tape, which holds the leaf
   }
 }
