@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <exception>
 #include <memory>
 
 namespace norma {
@@ -65,10 +66,26 @@ DLDevice dl_device_of(Device device) {
        to_string(device));
 }
 
+/// Memory may go from one side to the other when this returns: the work of both on it is done. A fault of the device
+/// is no reason to keep it, and whoever uses the device next is told.
+void finish_work(Device device) noexcept {
+  try {
+    synchronize(device);
+  } catch (const std::exception&) {
+  }
+}
+
 /// What an exported tensor keeps alive.
 struct Exported {
   Tensor x;
   DLManagedTensor managed{};
+
+  /// Norma's next kernels may get the memory, in another stream than the taker's.
+  static void release(DLManagedTensor* self) {
+    auto* const exported = static_cast<Exported*>(self->manager_ctx);
+    finish_work(exported->x.device());
+    delete exported;
+  }
 };
 
 }  // namespace
@@ -89,7 +106,7 @@ DLManagedTensor* to_dlpack(const Tensor& x) {
                                  .strides = impl.strides.begin(),
                                  .byte_offset = 0};
   exported->managed.manager_ctx = exported.get();
-  exported->managed.deleter = [](DLManagedTensor* self) { delete static_cast<Exported*>(self->manager_ctx); };
+  exported->managed.deleter = Exported::release;
   return &exported.release()->managed;
 }
 
@@ -119,10 +136,12 @@ Tensor from_dlpack(DLManagedTensor* managed) {
         "data: expected an address that {} bytes divide, as {} needs, got another; copy the array first",
         size_of(dtype), to_string(dtype));
   const size_t bytes = numel == 0 ? 0 : static_cast<size_t>(reach(sizes, strides)) * size_of(dtype);
+  synchronize(device);  // Norma's kernels do not wait for the default stream
   // Until nothing can fail any more, `managed` is the caller's.
   const auto owner = std::make_shared<DLManagedTensor*>(nullptr);
-  auto storage = std::make_shared<Storage>(numel == 0 ? nullptr : first, bytes, device, [owner] {
+  auto storage = std::make_shared<Storage>(numel == 0 ? nullptr : first, bytes, device, [owner, device] {
     if (*owner != nullptr && (*owner)->deleter != nullptr) {
+      finish_work(device);  // Norma's kernels may not have come to the memory yet
       (*owner)->deleter(*owner);
     }
   });

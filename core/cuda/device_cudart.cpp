@@ -252,9 +252,11 @@ size_t cache_bytes() {
   return static_cast<size_t>(bytes);
 }
 
+/// Waits for Norma's work, and for that of other libraries in the default stream and in streams that it waits for.
 void synchronize() {
   Recording::forbid("a wait");
   wait_for(current_stream());
+  wait_for(cudaStreamLegacy);
 }
 
 Facts facts() {

@@ -34,10 +34,15 @@ std::pair<int, int> dlpack_device(const Tensor& x) {
 /// x as an object of nanobind or NumPy on the same memory, which also tells its takers that they may write.
 template <class... Framework>
 nb::object array_of(const Tensor& x) {
-  const DlpackLayout layout(x);
-  const DLTensor& given = layout.managed->dl_tensor;
+  DLManagedTensor* const managed = to_dlpack(x);
+  // Its deleter knows what has to be done on a GPU before the memory is Norma's again.
+  const nb::capsule owner(managed, [](void* taken) noexcept {
+    auto* const tensor = static_cast<DLManagedTensor*>(taken);
+    tensor->deleter(tensor);
+  });
+  const DLTensor& given = managed->dl_tensor;
   const std::vector<size_t> shape(given.shape, given.shape + given.ndim);
-  return nb::cast(nb::ndarray<Framework...>(given.data, shape.size(), shape.data(), nb::cast(x.detach()), given.strides,
+  return nb::cast(nb::ndarray<Framework...>(given.data, shape.size(), shape.data(), owner, given.strides,
                                             nb::dlpack::dtype{given.dtype.code, given.dtype.bits, given.dtype.lanes},
                                             given.device.device_type, given.device.device_id));
 }
