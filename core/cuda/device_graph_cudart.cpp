@@ -1,6 +1,7 @@
 #include "core/cuda/device_graph_cudart.h"
 
 #include "core/cuda/recording.h"
+#include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 
@@ -34,17 +35,26 @@ class Graph final : public DeviceGraph {
     forget();
     use_device(index_);
     memory_.empty_cache();  // the graph's memory comes from the device, and nobody else gets it
-    const ReserveScope scope(memory_, reserve_);
-    Recording recording;
-    work();
-    cudaGraph_t graph = recording.finish();
-    copies_ = recording.take_copies();
+    cudaGraph_t graph = nullptr;
+    {
+      const ReserveScope scope(memory_, reserve_);
+      Recording recording;
+      work();
+      graph = recording.finish();
+      copies_ = recording.take_copies();
+    }
     size_t nodes = 0;
     const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes);
-    const cudaError_t made = cudaGraphInstantiate(&executable_, graph, 0);
+    const cudaError_t made = with_memory([&] { return cudaGraphInstantiate(&executable_, graph, 0); });
     (void)cudaGraphDestroy(graph);
     check(counted, "cudaGraphGetNodes");
     check(made, "cudaGraphInstantiate");
+    // Now, so that a launch lacks no memory.
+    if (const auto sent = with_memory([&] { return cudaGraphUpload(executable_, current_stream()); });
+        sent != cudaSuccess) {
+      forget();
+      check(sent, "cudaGraphUpload");
+    }
     size_ = static_cast<int64_t>(nodes);
   }
 
@@ -57,6 +67,14 @@ class Graph final : public DeviceGraph {
   [[nodiscard]] int64_t size() const override { return size_; }
 
  private:
+  /// CUDA's own part of a graph takes memory as well. Recorded work may have freed some that the allocator keeps.
+  template <class Start>
+  cudaError_t with_memory(Start&& start) {
+    return start_with_memory(
+        start, [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
+        [this] { memory_.empty_cache(); });
+  }
+
   void forget() {
     if (executable_ != nullptr) {
       use_device(index_);

@@ -26,10 +26,25 @@ void keep(Runtime& runtime, Handle* handle, Graph graph) {
   *handle = reinterpret_cast<Handle>(made);
 }
 
+/// Takes memory of the device for an executable graph, unless it has some: a step of the allocator at least.
+void upload(Runtime& runtime, Graph& graph, int device) {
+  constexpr uint64_t kStep = uint64_t{2} << 20;
+  constexpr uint64_t kBytesOfNode = uint64_t{16} << 10;
+  if (graph.memory == 0) {
+    graph.memory = runtime.memory.allocate((graph.nodes.size() * kBytesOfNode / kStep + 1) * kStep, device);
+    if (graph.memory == 0) {
+      throw Refused(cudaErrorMemoryAllocation, "no memory is left for the graph");
+    }
+  }
+}
+
 template <class Handle>
 cudaError_t destroy(const char* name, Handle handle) {
   return call(name, [&](Runtime& runtime) {
     Graph& graph = graph_of(runtime, handle);
+    if (graph.memory != 0) {
+      runtime.memory.release(graph.memory);
+    }
     runtime.graphs.erase(&graph);
     delete &graph;
     return cudaSuccess;
@@ -144,15 +159,17 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* executable, cudaGraph
 
 cudaError_t cudaGraphUpload(cudaGraphExec_t executable, cudaStream_t stream) {
   return call("cudaGraphUpload", [&](Runtime& runtime) {
-    (void)graph_of(runtime, executable);
-    (void)runtime.stream_for_work(stream);
+    virtual_gpu::upload(runtime, graph_of(runtime, executable), runtime.stream_for_work(stream).device);
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return call("cudaGraphLaunch", [&](Runtime& runtime) {
-    runtime.streams.launch(runtime.stream_for_work(stream), graph_of(runtime, executable));
+    Graph& graph = graph_of(runtime, executable);
+    Stream& in = runtime.stream_for_work(stream);
+    virtual_gpu::upload(runtime, graph, in.device);
+    runtime.streams.launch(in, graph);
     return cudaSuccess;
   });
 }

@@ -180,5 +180,38 @@ TEST_CASE("graphs: one that was destroyed cannot be launched, and one that was l
   CHECK(x.values() == Floats{2});
 }
 
+TEST_CASE("graphs: one takes memory of the device from its upload, or its first launch, until it is destroyed") {
+  const Fresh fresh;
+  const DeviceFloats x(Floats{1});
+  REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
+  const OwnStream stream;
+  begin(stream);
+  add(x.get(), 1, 1, stream.get());
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess);
+  const auto available = [] {
+    size_t left = 0;
+    size_t total = 0;
+    REQUIRE(cudaMemGetInfo(&left, &total) == cudaSuccess);
+    return left;
+  };
+  const size_t before = available();
+  for (const bool uploads : {false, true}) {
+    cudaGraphExec_t executable = nullptr;
+    REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
+    CHECK(available() == before);
+    if (uploads) {
+      CHECK(cudaGraphUpload(executable, stream.get()) == cudaSuccess);
+      CHECK(available() == before - (2 << 20));
+    }
+    CHECK(cudaGraphLaunch(executable, stream.get()) == cudaSuccess);
+    CHECK(available() == before - (2 << 20));
+    REQUIRE(cudaStreamSynchronize(stream.get()) == cudaSuccess);
+    CHECK(cudaGraphExecDestroy(executable) == cudaSuccess);
+    CHECK(available() == before);
+  }
+  CHECK(cudaGraphDestroy(graph) == cudaSuccess);
+}
+
 }  // namespace
 }  // namespace virtual_gpu::test

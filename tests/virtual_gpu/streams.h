@@ -42,6 +42,7 @@ struct Graph {
     std::vector<size_t> after;  ///< earlier nodes
   };
   std::vector<Node> nodes;
+  uint64_t memory = 0;  ///< the address of what an executable one takes on the device from its upload on; 0: none yet
 };
 
 /// A capture that runs: from cudaStreamBeginCapture to cudaStreamEndCapture.
