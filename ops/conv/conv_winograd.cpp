@@ -74,27 +74,29 @@ void transform_weights(const Weights& weights, int64_t step, const float* data, 
            [&](int64_t begin, int64_t end) { kernels_cpu.weight(weights, step, data, begin, end, matrices); });
 }
 
-/// The transforms of weights that no one changes.
+/// The transforms of weights that no one changes. Several weights may lie in one storage, and begin at one place: views
+/// of a part of them, or with the axes in another order.
 class TransformedWeights : public DerivedData {
  public:
   const float* get(const Weights& weights, int64_t step, const float* data) {
     const std::lock_guard lock(mutex_);
     for (const Kept& kept : kept_) {
-      if (kept.source == data && kept.step == step && kept.rows == weights.k) {
+      if (kept.source == data && kept.step == step && kept.weights == weights) {
         return kept.matrices.data();
       }
     }
-    const Kept& kept = kept_.emplace_back(data, step, weights.k, products(step) * weights.k * weights.n);
+    const Kept& kept = kept_.emplace_back(data, step, weights);
     transform_weights(weights, step, data, kept.matrices.data());
     return kept.matrices.data();
   }
 
  private:
   struct Kept {
-    Kept(const float* from, int64_t tile_step, int64_t row_count, int64_t numbers)
-        : source(from), step(tile_step), rows(row_count), matrices(numbers) {}
+    Kept(const float* from, int64_t tile_step, const Weights& of)
+        : source(from), step(tile_step), weights(of), matrices(products(step) * weights.k * weights.n) {}
     const float* source;
-    int64_t step, rows;
+    int64_t step;
+    Weights weights;
     Buffer<float> matrices;
   };
 

@@ -30,6 +30,8 @@ struct Weights {
   int64_t k, n;  ///< rows (summed over) and columns of a matrix
   int64_t k_stride, n_stride, h_stride, w_stride;
   bool flip;  ///< turned by half a turn, for the input gradient
+
+  bool operator==(const Weights&) const = default;
 };
 
 /// What Kernels::output does to each sum before it is stored.

@@ -286,6 +286,26 @@ TEST_CASE("conv2d: reordered weights that inference keeps follow every change of
   }
 }
 
+TEST_CASE("conv2d: weights that are views of one memory are not taken for each other in inference") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
+  const NoGradGuard no_grad;
+  for (const std::string& implementation : conv2d_implementations()) {
+    CAPTURE(implementation);
+    const Conv2dImplementationGuard forced(implementation);
+    const Tensor x = random_tensor({1, 16, 6, 5}, 1, DType::float32);
+    const Tensor all = random_tensor({32, 16, 3, 3}, 2, DType::float32);
+    const Tensor first = narrow(all, 0, 0, 16);
+    // All begin at the same element. The last has the memory of `first` in the order of channels_last.
+    for (const Tensor& view :
+         {all, first, transpose(first, 0, 1), permute(reshape(first, {16, 3, 3, 16}), {0, 3, 1, 2})}) {
+      CAPTURE(norma::to_string(view.strides()));
+      const Tensor weight = view.detach().set_requires_grad();
+      const Tensor expected = conv2d(x, copy_of(view.detach()), {}, {.padding = 1});
+      CHECK(max_difference(conv2d(x, weight, {}, {.padding = 1}), expected) <= 1e-4);
+    }
+  }
+}
+
 TEST_CASE("conv2d: our own kernels give the same bits for any number of threads") {
   const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   const int before = num_threads();
