@@ -104,7 +104,8 @@ HWY_INLINE void outputs_block(const Plane& p, const T* in, const T* weight, cons
 /// channel block after channel block.
 int64_t rows_of_strip(const Plane& p, int64_t element_bytes) {
   constexpr int64_t kStripBytes = 384 * 1024;
-  const int64_t rows = kStripBytes / (2 * p.w * p.c * element_bytes) - p.kh;
+  const int64_t width = std::max<int64_t>(p.w, 1);  // an image of no columns has outputs in its padding
+  const int64_t rows = kStripBytes / (2 * width * p.c * element_bytes) - p.kh;
   return std::clamp<int64_t>(rows, std::min(p.kh, p.oh), p.oh);
 }
 

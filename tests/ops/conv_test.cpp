@@ -188,6 +188,32 @@ TEST_CASE("conv2d: an empty batch gives an empty result and zero gradients of th
   CHECK(max_difference(bias.grad(), zeros({6})) == 0);
 }
 
+TEST_CASE("conv2d: images without rows or columns give the bias, where padding makes room for a kernel") {
+  const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
+  for (const std::string& implementation : conv2d_implementations()) {
+    CAPTURE(implementation);
+    const Conv2dImplementationGuard forced(implementation);
+    for (const int64_t groups : {1, 16}) {
+      for (const Sizes& sizes : {Sizes{2, 16, 0, 4}, Sizes{2, 16, 4, 0}, Sizes{2, 16, 0, 0}}) {
+        for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+          CAPTURE(groups);
+          CAPTURE(norma::to_string(sizes));
+          const Tensor x = zeros(sizes, {.format = format}).set_requires_grad();
+          const Tensor weight = random_tensor({16, 16 / groups, 3, 3}, 1, DType::float32).set_requires_grad();
+          const Tensor bias = random_tensor({16}, 2, DType::float32).set_requires_grad();
+          const Tensor y = conv2d(x, weight, bias, {.padding = 2, .groups = groups});
+          CHECK(y.sizes() == Sizes{2, 16, sizes[2] + 2, sizes[3] + 2});
+          CHECK(max_difference(y, expand(reshape(bias, {1, 16, 1, 1}), y.sizes())) == 0);
+          y.backward(ones(y.sizes()));
+          CHECK(x.grad().sizes() == sizes);
+          CHECK(max_difference(weight.grad(), zeros(weight.sizes())) == 0);
+          CHECK(max_difference(bias.grad(), full({16}, static_cast<double>(y.numel()) / 16)) == 0);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("conv2d: strided 1x1 weight gradients with few channels stay inside their memory") {
   const DefaultDeviceGuard guard(device_with("eigen", conv2d_implementations()));
   // oneDNN writes outside its workspace here (uxlfoundation/oneDNN#6035): wrong numbers, or a crash under ASan.
