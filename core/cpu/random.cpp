@@ -1,7 +1,9 @@
 #include "core/random.h"
 #include "core/cpu/tensor_kernels.h"
 #include "core/parallel.h"
+#include "core/uniform.h"
 
+#include <algorithm>
 #include <array>
 
 namespace norma::kernels {
@@ -29,15 +31,16 @@ void cpu::uniform(DType dtype, void* x, int64_t count, RandomStream stream, doub
     using T = decltype(zero);
     const T start = static_cast<T>(low);
     const T width = static_cast<T>(high - low);
+    const T last = last_of_uniform<T>(low, high);
+    const auto number = [=](T share) { return std::min(start + width * share, last); };
     if constexpr (std::is_same_v<T, float>) {
       fill_random<T, 4>(static_cast<T*>(x), count, stream, [=](const std::array<uint32_t, 4>& bits) {
-        return std::array<T, 4>{start + width * uniform_float(bits[0]), start + width * uniform_float(bits[1]),
-                                start + width * uniform_float(bits[2]), start + width * uniform_float(bits[3])};
+        return std::array<T, 4>{number(uniform_float(bits[0])), number(uniform_float(bits[1])),
+                                number(uniform_float(bits[2])), number(uniform_float(bits[3]))};
       });
     } else {
       fill_random<T, 2>(static_cast<T*>(x), count, stream, [=](const std::array<uint32_t, 4>& bits) {
-        return std::array<T, 2>{start + width * uniform_double(bits[0], bits[1]),
-                                start + width * uniform_double(bits[2], bits[3])};
+        return std::array<T, 2>{number(uniform_double(bits[0], bits[1])), number(uniform_double(bits[2], bits[3]))};
       });
     }
   });

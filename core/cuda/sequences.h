@@ -3,6 +3,7 @@
 #include "core/cuda/number.h"
 #include "core/kernels.h"
 #include "core/philox.h"
+#include "core/uniform.h"
 
 #include <algorithm>
 #include <vector>
@@ -43,7 +44,7 @@ NORMA_DEVICE Normals normals_of(double u1, double u2) {
 }
 
 template <class T>
-NORMA_KERNEL void fill_uniform(T* x, int64_t count, RandomStream stream, T start, T width) {
+NORMA_KERNEL void fill_uniform(T* x, int64_t count, RandomStream stream, T start, T width, T last) {
   constexpr int64_t kPerCounter = sizeof(T) == 4 ? 4 : 2;
   for (int64_t counter = global_thread(); counter * kPerCounter < count; counter += global_threads()) {
     const auto bits = philox_numbers(stream.seed, stream.first + static_cast<uint64_t>(counter), 0);
@@ -54,7 +55,8 @@ NORMA_KERNEL void fill_uniform(T* x, int64_t count, RandomStream stream, T start
       } else {
         number = double_of(bits[static_cast<size_t>(2 * i)], bits[static_cast<size_t>(2 * i + 1)]);
       }
-      x[counter * kPerCounter + i] = start + width * number;
+      number = start + width * number;
+      x[counter * kPerCounter + i] = last < number ? last : number;
     }
   }
 }
@@ -105,7 +107,8 @@ inline void uniform(DType dtype, void* x, int64_t count, RandomStream stream, do
   dispatch_floating("uniform_", dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(counter_blocks(count, sizeof(T) == 4 ? 4 : 2), kSequenceThreads, 0, current_stream(), fill_uniform<T>,
-           static_cast<T*>(x), count, stream, static_cast<T>(low), static_cast<T>(high - low));
+           static_cast<T*>(x), count, stream, static_cast<T>(low), static_cast<T>(high - low),
+           last_of_uniform<T>(low, high));
   });
 }
 

@@ -1,5 +1,6 @@
 #include "core/random.h"
 
+#include "core/copy.h"
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "tests/support.h"
@@ -74,6 +75,26 @@ TEST_CASE("random: moments and ranges") {
     CHECK(count < 1150);
   }
   CHECK_THROWS_WITH_AS(randint(3, 3, {1}), "randint: high: expected a number above low 3, got 3", Error);
+}
+
+TEST_CASE("random: uniform_ stays below its end where sums round up to it") {
+  for (const Device device : {kCpu, kCudaEmulated}) {
+    for (const DType dtype : {DType::float32, DType::float64}) {
+      for (const double start : {dtype == DType::float32 ? 1e6 : 1e15, dtype == DType::float32 ? -1e6 : -1e15}) {
+        CAPTURE(start);
+        // Numbers lie 1/16 or 1/8 apart here, so that one in 32 or 16 shares of the range is rounded to its end.
+        const Tensor x = empty({1000}, {.dtype = dtype, .device = device});
+        Generator generator(7);
+        uniform_(x, start, start + 1, generator);
+        const auto values = to_device(x, kCpu).to_vector<double>();
+        CHECK(*std::min_element(values.begin(), values.end()) == start);
+        CHECK(*std::max_element(values.begin(), values.end()) == start + (dtype == DType::float32 ? 0.9375 : 0.875));
+      }
+    }
+  }
+  const Tensor x = empty({1000});
+  uniform_(x, 1e9, 1e9 + 1);  // no float32 lies between the two
+  CHECK(x.to_vector<float>() == std::vector<float>(1000, 1e9F));
 }
 
 TEST_CASE("random: a permutation holds every number once and follows the seed") {
