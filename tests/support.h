@@ -8,6 +8,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <string>
@@ -104,6 +105,19 @@ inline double max_difference(const Tensor& a, const Tensor& b) {
     }
   }
   return worst;
+}
+
+/// Largest |x| over all elements; NaN if one is NaN or infinite, so that a comparison with it, or with a share of it,
+/// fails.
+inline double largest_number(const Tensor& x) {
+  double largest = 0;
+  for (const double value : x.to_vector<double>()) {
+    if (!std::isfinite(value)) {
+      return NAN;
+    }
+    largest = std::max(largest, std::abs(value));
+  }
+  return largest;
 }
 
 /// Runs gradcheck on `f` with every input in every layout, and gradgradcheck too if `twice`. All inputs get gradients.

@@ -7,6 +7,7 @@
 
 using namespace norma;
 using namespace norma::models;
+using norma::test::largest_number;
 using norma::test::max_difference;
 using norma::test::random_tensor;
 
@@ -66,7 +67,7 @@ TEST_CASE("convnextv2: starts as the first version without layer scale, and lear
     CAPTURE(path);
     REQUIRE(parameter.grad().defined());
     if (path.find(".grn.") != std::string::npos) {
-      CHECK(max_difference(parameter.grad(), zeros(parameter.sizes())) > 0);
+      CHECK(largest_number(parameter.grad()) > 0);
     }
   }
   const auto scaled = create_model("convnextv2_atto", {.num_classes = 4, .layer_scale = 0.5, .initialize = false});

@@ -235,7 +235,7 @@ TEST_CASE("norm factory: every norm keeps sizes, dtype and memory format, and gi
       for (const auto& [parameter_name, parameter] : norm->named_parameters()) {
         CAPTURE(parameter_name);
         REQUIRE(parameter.grad().defined());
-        CHECK(test::max_difference(parameter.grad(), zeros(parameter.sizes())) > 1e-3);
+        CHECK(test::largest_number(parameter.grad()) > 1e-3);
       }
     }
   }

@@ -76,7 +76,7 @@ TEST_CASE("evo_norm_b0: exact variances far from 0") {
   CHECK(max_difference(results[0], results[2]) <= 1e-6);
   // dy/dx = 1 / s - sum(x) (x - mean) / (n s³), about 1e4
   CHECK(max_difference(results[1], results[3]) <= 1e-2);
-  CHECK(max_difference(results[3], zeros_like(results[3])) > 1e3);
+  CHECK(largest_number(results[3]) > 1e3);
 }
 
 TEST_CASE("evo_norm_b0: error texts") {

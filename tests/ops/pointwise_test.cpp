@@ -167,6 +167,7 @@ TEST_CASE("pointwise: functions of two tensors against plain loops, broadcast in
               const double expected =
                   test.expected(broadcast_element(va, a_sizes, sizes, i), broadcast_element(vb, b_sizes, sizes, i));
               worst = std::max(worst, std::abs(out[static_cast<size_t>(i)] - expected));
+              CHECK_FALSE(std::isnan(out[static_cast<size_t>(i)]));  // max() leaves it out
             }
             CHECK_MESSAGE(worst <= (dtype == DType::float32 ? 1e-6 : 0.0),
                           test.name << " " << to_string(a_sizes) << " " << to_string(layout) << ", "

@@ -96,7 +96,7 @@ TEST_CASE("recalibrate: the images get the dtype of the network") {
     data::Loader batches = batches_of(recipe);
     CHECK(recalibrate(net, batches, 2) == 2);
     CHECK(norm->running_mean().dtype() == (dtype == DType::float64 ? DType::float64 : DType::float32));
-    CHECK(test::max_difference(norm->running_mean(), zeros_like(norm->running_mean())) > 0);
+    CHECK(test::largest_number(norm->running_mean()) > 0);
   }
 }
 
