@@ -78,7 +78,7 @@ TEST_CASE("cat and stack: error texts") {
                        Error);
   CHECK_THROWS_WITH_AS(cat({x, zeros({2, 3})}, 0), "cat: xs[1]: expected dtype float64, got float32", Error);
   CHECK_THROWS_WITH_AS(cat({x, Tensor()}, 0), "cat: xs[1]: expected a tensor, got none", Error);
-  CHECK_THROWS_AS(cat({x, x}, 2), Error);
+  CHECK_THROWS_WITH_AS(cat({x, x}, 2), "cat: axis: expected a value in [-2, 2), got 2", Error);
   CHECK_THROWS_WITH_AS(stack({}, 0), "stack: xs: expected at least one tensor, got none", Error);
   CHECK_THROWS_WITH_AS(stack({x, random_tensor({2, 4}, 1)}, 0), "stack: xs[1]: expected sizes [2, 3], got [2, 4]",
                        Error);

@@ -263,7 +263,10 @@ TEST_CASE("norms: changing the saved input in place is an error") {
   Tensor x = add(leaf, 1.0);
   const Tensor y = group_norm(x, 2);
   mul_(x, 2.0);
-  CHECK_THROWS_AS(y.backward(ones({2, 4, 3, 3})), Error);
+  CHECK_THROWS_WITH_AS(y.backward(ones({2, 4, 3, 3})),
+                       "group_norm: saved tensor 0 (float32 [2, 4, 3, 3]) was changed in place: it is at version 1, "
+                       "backward needs version 0",
+                       Error);
 }
 
 TEST_CASE("statistics: names") {

@@ -383,8 +383,8 @@ TEST_CASE("reductions: error texts") {
                        "[1, 2, 3]",
                        Error);
   CHECK_THROWS_WITH_AS(sum_to_size(x, {2, 2}), "sum_to_size: sizes: [2, 3] cannot be summed to [2, 2]", Error);
-  CHECK_THROWS_AS(sum(x, {2}), Error);
-  CHECK_THROWS_AS(sum(x, {0, -2}), Error);
+  CHECK_THROWS_WITH_AS(sum(x, {2}), "sum: axis: expected a value in [-2, 2), got 2", Error);
+  CHECK_THROWS_WITH_AS(sum(x, {0, -2}), "sum: axes: expected each axis once, got [0, -2]", Error);
 }
 
 TEST_CASE("sum_to_size: undoes broadcasting") {
