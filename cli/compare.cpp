@@ -370,7 +370,7 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
       "Examples:\n"
       "  norma compare\n"
       "  norma compare --quick\n"
-      "  norma compare --models resnet18 --norms batch,group:8,group/16,instance --seeds 0,1,2\n"
+      "  norma compare --models resnet18 --norms batch,group:8,group/16,layer2d --seeds 0,1,2\n"
       "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
       "  norma compare --study batch-size --budget 15m\n"
       "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"

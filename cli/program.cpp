@@ -133,7 +133,7 @@ int run_command(const std::vector<std::string>& words) {
       "Examples:\n"
       "  norma compare                                  ResNet-50 and ConvNeXt with three norms; writes a report\n"
       "  norma compare --quick                          a first report in about three minutes\n"
-      "  norma compare --models resnet18 --norms batch,group:8,instance\n"
+      "  norma compare --models resnet18 --norms batch,group:8,layer2d\n"
       "  norma train --model resnet18 --norm layer2d --epochs 5\n"
       "  norma eval --checkpoint runs/train-20261121-140307/last.safetensors\n"
       "'norma SUBCOMMAND --help' explains the options of each.");

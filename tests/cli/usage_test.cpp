@@ -5,6 +5,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <regex>
+#include <set>
 #include <string>
 
 using namespace norma;
@@ -29,6 +31,25 @@ TEST_CASE("norma: help and version") {
   const Outcome nothing = run_norma(folder.path(), "");
   CHECK(nothing.code == 2);
   CHECK(nothing.out == help.out);
+}
+
+TEST_CASE("norma: networks of 32 pixels can have the norms of the examples in --help and docs/command.md") {
+  const TemporaryFolder folder;
+  const std::string texts = run_norma(folder.path(), "--help").out + run_norma(folder.path(), "compare --help").out +
+                            test::read_file(test::source_folder() / "docs/command.md");
+  const std::regex example(R"((?:norma|\./run) compare --models (resnet18|convnext_atto) --norms ('[^']*'|\S+))");
+  std::set<std::string> grids;
+  for (std::sregex_iterator found(texts.begin(), texts.end(), example), end; found != end; ++found) {
+    grids.insert(fmt::format("--models {} --norms {}", (*found)[1].str(), (*found)[2].str()));
+  }
+  REQUIRE(grids.size() >= 3);
+  for (const std::string& grid : grids) {
+    const Outcome outcome =
+        run_norma(folder.path(), fmt::format("compare {} --dataset shapes --images 4 --batch-size 4 "
+                                             "--test-images 4 --timing-rounds 0 --output {}",
+                                             grid, std::hash<std::string>()(grid)));
+    CHECK_MESSAGE(outcome.code == 0, grid, ": ", outcome.err);
+  }
 }
 
 TEST_CASE("norma: the help shows the defaults") {
