@@ -26,22 +26,6 @@ formatting() {
   files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
 }
 
-# The patterns are written so that they do not find themselves.
-text_rules() {
-  local ok=0
-  no_line 'paths of one machine' '(^|[^[:alnum:]_.$}])/(hom[e]|roo[t]|wor[k]|User[s]|mn[t])/' || ok=1
-  no_line 'reminders to finish something' '\b(TOD[O]|FIXM[E]|XX[X])\b' || ok=1
-  no_line 'tabs or blanks at the end of a line' '[[:blank:]]$' || ok=1
-  return $ok
-}
-no_line() {  # no_line WHAT PATTERN
-  if files '*.h' '*.cpp' '*.cu' '*.cuh' '*.cmake' '*.txt' '*.py' '*.sh' '*.md' '*.json' run |
-     xargs -0 grep -nHE --binary-files=without-match -- "$2"; then
-    echo "lint: found $1"
-    return 1
-  fi
-}
-
 # PyPI has a newer clang-tidy than Debian 12. It reads a file in about half the time. Where it cannot be had, Debian's
 # 14 will do: both accept what lies here. What it lacks of its own headers, omp.h say, GCC has.
 tidy_version=23.1.4
@@ -71,7 +55,7 @@ tidy() {
 }
 
 check formatting formatting
-check 'text rules' text_rules
+check 'text rules' tests/house/text_rules.sh .
 check 'include direction' cmake -DROOT="$PWD" -P tests/house/include_direction.cmake
 check 'seam' cmake -DROOT="$PWD" -P tests/house/seam.cmake
 check 'figures' python3 -B benchmarks/figures.py --check
