@@ -9,7 +9,10 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
   local tool
   rm -rf "$work"
   mkdir -p "$work/tree" "$work/bin" "$work/fake"
-  sed "s|/usr/\(local/\)\?include|$work/include|g" "$root/run" >"$work/tree/run"  # the compiler knows the headers
+  # The compiler knows the headers, and the images are there.
+  sed "s|/usr/\(local/\)\?include|$work/include|g; s|/usr/share/datasets|$work/datasets|g" "$root/run" >"$work/tree/run"
+  mkdir -p "$work/datasets/fashion-mnist"
+  touch "$work/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
   chmod +x "$work/tree/run"
   for tool in bash cat chmod cp dirname env grep mkdir mktemp nproc rm tail; do
     ln -s "$(command -v "$tool")" "$work/bin/$tool"
@@ -237,6 +240,30 @@ expect_calls "$what, and a build from before" 'cmake --preset cpu-release -DNORM
 cmake --build '"$work/tree/build/cpu-release --target norma -j $(nproc)" cmake
 run FAKE_MISSING='onnx|protobuf' info
 expect 'a library that another command needs' 0 'norma info, started as ./run'
+
+run FAKE_MISSING='onnx|protobuf' export -h
+expect 'a library for help alone' 0 'norma export -h, started as ./run'
+
+what='images'
+fresh c++ ninja cmake id apt-get python3
+run info
+rm -r "$work/datasets"
+for command in compare train eval data; do
+  run "$command"
+  expect "$what for $command" 0 "run: installing dataset-fashion-mnist
+norma $command, started as ./run"
+  for words in '--dataset shapes' '--dataset=shapes --seed 1' '--data-dir photos' --help -h; do
+    run "$command" $words  # words
+    expect "no $what for $command $words" 0 "norma $command $words, started as ./run"
+  done
+done
+run lesson memory_formats --check
+expect_calls "no $what for a lesson" "apt-get update
+apt-get install --yes --no-install-recommends pandoc"
+for words in 'm1 --check' '--check m1' own_tape m3_beat_group_norm; do
+  run lesson $words
+  [[ $printed == *'run: installing dataset-fashion-mnist'* ]] || expect "$what for lesson $words" 0 'the images are installed'
+done
 
 what='the device cuda-emulated, which the first build leaves out'
 fresh c++ ninja cmake id apt-get
