@@ -2,13 +2,15 @@
 # is, or makes a tensor on a device that it does not name.
 #
 #  1. Which device does the work is decided in core/by_device.h; core/device, core/copy, core/dlpack, core/upload and
-#     core/tensor compare devices, because that is their work. Nobody else does.
+#     core/tensor compare devices, because that is their work, and so do the groups of processes, whose messages leave a
+#     device, and the door to NumPy, which has no other than the CPU. Nobody else does.
 #  2. Of ops/, nn/ and models/, only kernels read memory: the files that a device or a library is named after.
 #  3. What ops/ makes lies on a device that it names, not on the default device.
 #  4. No reference outlives the KernelCall it came from: the device's memory is closed when that has gone.
 cmake_minimum_required(VERSION 3.25)
 
 set(may_decide "^core/(by_device|device|device_functions)\\.(h|cpp)$|^core/(copy|dlpack|tensor|upload)\\.cpp$|^core/(cuda|emulated)/")
+string(APPEND may_decide "|^parallel/process_group_(mpi|nccl)\\.cpp$|^python/bindings/dlpack\\.cpp$")
 set(may_read "_(cpu|onednn|eigen)\\.cpp$|/(cpu|cuda)/|^ops/libraries/")
 set(decides "device\\.type|device\\(\\)\\.type|\\.type [=!]=|DeviceType::|[=!]= kCpu|is_host\\(")
 set(reads "[.>]data<|raw_data\\(|storage\\(\\)->data\\(|[^a-z]\\*[a-z_.>-]+device_pointer|device_pointer<[a-z0-9_]+>\\(\\)\\(")
@@ -24,7 +26,7 @@ function(report file text)
   set(faults ${faults} PARENT_SCOPE)
 endfunction()
 
-foreach(folder core ops nn models data train lab cli examples benchmarks)
+foreach(folder core ops nn models export data parallel train lab cli python examples lessons benchmarks)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp)
   foreach(file IN LISTS files)
     math(EXPR checked "${checked} + 1")
