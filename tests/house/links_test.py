@@ -8,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BLOCK_OF_CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"(?<!`)(`+)(?!`)(?:[^\n]|\n(?!\s*\n))+?(?<!`)\1(?!`)")  # in a line of text; it may go on in the next line
 
 
 def anchors(text: str) -> set[str]:
@@ -25,7 +26,7 @@ def anchors(text: str) -> set[str]:
 def faults(files: list[Path]) -> list[str]:
     found = []
     for file in files:
-        text = re.sub(r"`[^`\n]*`", "", BLOCK_OF_CODE.sub("", file.read_text(encoding="utf-8")))
+        text = CODE.sub("", BLOCK_OF_CODE.sub("", file.read_text(encoding="utf-8")))
         for link in re.findall(r"\]\(([^)\s]+)\)", text):
             if re.match(r"[a-z]+:", link):
                 continue  # a site, or an address of mail
@@ -50,9 +51,12 @@ class Links(unittest.TestCase):
             page = Path(folder, "page.md")
             page.write_text("# One `two`, three\n## Same\n## Same\n```\n# no heading\n[no link](none.md)\n```\n"
                             "[a](#one-two-three) [b](page.md#same-1) [c](https://none.example/#x) `[d](none.md)`\n"
-                            "[e](none.md) [f](#same-2) [g](page.md#no-heading)\n", encoding="utf-8")
+                            "[e](none.md) [f](#same-2) [g](page.md#no-heading)\n\n"
+                            "Code `of two\nlines`, [h](gone.md) and `code`, and one more `\n\n[i](lost.md) `x`\n",
+                            encoding="utf-8")
             self.assertEqual(faults([page]), ["page.md: none.md: no such file", "page.md: #same-2: no such heading",
-                                              "page.md: page.md#no-heading: no such heading"])
+                                              "page.md: page.md#no-heading: no such heading",
+                                              "page.md: gone.md: no such file", "page.md: lost.md: no such file"])
 
 
 if __name__ == "__main__":
