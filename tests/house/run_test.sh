@@ -44,6 +44,7 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
       *) echo "GPU 0: NVIDIA H200 (UUID: GPU-0)" ;;
     esac'
   fake nvcc ''
+  fake ctest ''
   fake python3 'echo "python3 $*"'
   for tool in mpirun mpicxx; do fake "$tool" '' && cp "$work/fake/$tool" "$work/bin/$tool"; done
   ln -s "$(command -v touch)" "$work/bin/touch"
@@ -290,6 +291,12 @@ run lessons --notebooks books
 expect "$what" 0 "python3 -B $work/tree/lessons/lessons.py lessons --notebooks books"
 run lessons --notebooks=books --solved
 expect "$what, and solved" 0 "python3 -B $work/tree/lessons/lessons.py lessons --notebooks=books --solved"
+
+what='the tests of some rooms'
+fresh c++ ninja cmake id ctest
+run test --preset cuda-release --rooms ops,virtual_gpu -j1
+expect_calls "$what" "cmake --build $work/tree/build/cuda-release -j $(nproc) --target test_ops test_virtual_gpu
+ctest --preset cuda-release -L ^(ops|virtual-gpu)\$ -j1" 'cmake --build|ctest'
 
 what='an unknown preset'
 run build --preset cpu-fast
