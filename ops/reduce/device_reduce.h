@@ -32,7 +32,7 @@ struct Argmax {
   NORMA_DEVICE Number take(const Number& a, compute_t<S> x, const Number& /*mean*/, int64_t index) const {
     return merge(a, {x, index});
   }
-  NORMA_DEVICE Number mean_of(const S* /*means*/, int64_t /*at*/) const { return start(); }
+  NORMA_DEVICE Number mean_of(const double* /*means*/, int64_t /*at*/) const { return start(); }
   template <class Y>
   NORMA_DEVICE Y result(const Number& total, double /*scale*/) const {
     return total.index;
@@ -51,9 +51,8 @@ struct Folding {
   NORMA_DEVICE Number take(Number a, T x, Number mean, int64_t /*index*/) const {
     return Operation::take(a, static_cast<Number>(x), mean);
   }
-  template <class S>
-  NORMA_DEVICE Number mean_of(const S* means, int64_t at) const {
-    return means == nullptr ? Number(0) : static_cast<Number>(to_number(means[at]));
+  NORMA_DEVICE Number mean_of(const double* means, int64_t at) const {
+    return means == nullptr ? Number(0) : static_cast<Number>(means[at]);
   }
   template <class Y>
   NORMA_DEVICE Y result(Number total, double scale) const {
@@ -129,8 +128,8 @@ NORMA_DEVICE Number merge_ranks(const Op& op, const ReducePlan& plan, int rank, 
 }
 
 /// y = scale · op over x, or partials[part][output] = the result of each part.
-template <int kWidth, bool kOfParts, class Op, class X, class S, class Y>
-NORMA_KERNEL void reduce_steps(ReducePlan plan, Op op, const X* x, const S* means, double scale, Y* y,
+template <int kWidth, bool kOfParts, class Op, class X, class Y>
+NORMA_KERNEL void reduce_steps(ReducePlan plan, Op op, const X* x, const double* means, double scale, Y* y,
                                typename Op::Number* partials) {
   using Number = typename Op::Number;
   const int column = plan.outputs_are_neighbours ? thread() % plan.across : thread() / plan.along;
@@ -162,14 +161,14 @@ NORMA_KERNEL void reduce_steps(ReducePlan plan, Op op, const X* x, const S* mean
 
 /// y = scale · op over x.
 template <class Op, class S, class Y>
-void reduce(const ReduceAxes& axes, Op op, const S* x, const S* means, double scale, Y* y) {
+void reduce(const ReduceAxes& axes, Op op, const S* x, const double* means, double scale, Y* y) {
   using Number = typename Op::Number;
   constexpr int kWidth = std::min(8, 16 / static_cast<int>(sizeof(S)));
   const bool by_vectors = takes_vectors(axes, kWidth, reinterpret_cast<uintptr_t>(x), sizeof(S));
   const ReducePlan plan = plan_reduction(axes, by_vectors ? kWidth : 1);
   const bool in_parts = plan.parts > 1;
   const DeviceBuffer<Number> partials(in_parts ? plan.parts * plan.outputs.count : 0);
-  const auto run = [&](const ReducePlan& p, auto kernel, const auto* from, const S* of_outputs, Number* parts_to) {
+  const auto run = [&](const ReducePlan& p, auto kernel, const auto* from, const double* of_outputs, Number* parts_to) {
     constexpr int64_t kMostBlocks = int64_t{1} << 30;
     const size_t shared_bytes = p.along == 1 ? 0 : static_cast<size_t>(p.threads()) * sizeof(Number);
     launch(std::min(p.tiles() * p.parts, kMostBlocks), p.threads(), shared_bytes, current_stream(), kernel, p, op, from,
@@ -177,13 +176,13 @@ void reduce(const ReduceAxes& axes, Op op, const S* x, const S* means, double sc
   };
   Number* parts_to = in_parts ? partials.data() : nullptr;
   if (by_vectors) {
-    run(plan, reduce_steps<kWidth, false, Op, S, S, Y>, x, means, parts_to);
+    run(plan, reduce_steps<kWidth, false, Op, S, Y>, x, means, parts_to);
   } else {
-    run(plan, reduce_steps<1, false, Op, S, S, Y>, x, means, parts_to);
+    run(plan, reduce_steps<1, false, Op, S, Y>, x, means, parts_to);
   }
   if (in_parts) {
-    run(plan_merge(axes, plan), reduce_steps<1, true, Op, Number, S, Y>, static_cast<const Number*>(partials.data()),
-        static_cast<const S*>(nullptr), static_cast<Number*>(nullptr));
+    run(plan_merge(axes, plan), reduce_steps<1, true, Op, Number, Y>, static_cast<const Number*>(partials.data()),
+        nullptr, static_cast<Number*>(nullptr));
   }
 }
 

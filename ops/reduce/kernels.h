@@ -17,8 +17,10 @@ struct ReduceShape {
 struct ReduceKernels {
   /// y = scale · sum of x. Floating dtypes and int64 (where scale must be 1).
   void (*sum)(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale);
+  /// y = the mean of x over `count` elements. float32 and float64.
+  void (*mean)(const ReduceShape& shape, DType dtype, const void* x, double* y, int64_t count);
   /// y = scale · sum of (x - mean)², mean laid out as y. float32 and float64.
-  void (*squared_differences)(const ReduceShape& shape, DType dtype, const void* x, const void* mean, void* y,
+  void (*squared_differences)(const ReduceShape& shape, DType dtype, const void* x, const double* mean, void* y,
                               double scale);
   /// y = the product of x. Floating dtypes and int64.
   void (*product)(const ReduceShape& shape, DType dtype, const void* x, void* y);

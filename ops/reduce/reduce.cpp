@@ -118,15 +118,14 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
   }
   const double scale = 1 / static_cast<double>(plan.count - options.correction);
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
-  const Tensor average = kept_output(x, plan, options.keepdim, x.dtype());
+  const Tensor average = kept_output(x, plan, options.keepdim, DType::float64);  // rounded, its error would be in y
   if (x.numel() != 0) {
     const OpScope scope([&] { return OpWork{.op = "var", .bytes = bytes_of(x, y)}; });
     const kernels::ReduceShape shape = kernel_shape(x, y);
-    kernels::reduce_kernels.at("var", x.device())
-        ->sum(shape, x.dtype(), x.device_pointer(), average.device_pointer(), 1 / static_cast<double>(plan.count));
-    kernels::reduce_kernels.at("var", x.device())
-        ->squared_differences(shape, x.dtype(), x.device_pointer(), average.device_pointer(), y.device_pointer(),
-                              scale);
+    const auto table = kernels::reduce_kernels.at("var", x.device());
+    auto* const means = static_cast<double*>(average.device_pointer());
+    table->mean(shape, x.dtype(), x.device_pointer(), means, plan.count);
+    table->squared_differences(shape, x.dtype(), x.device_pointer(), means, y.device_pointer(), scale);
   }
   // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
   describe("var", [&] {
@@ -134,7 +133,7 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
     attributes["correction"] = options.correction;
     return attributes;
   });
-  return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
+  return record("var", {x}, finish(y, plan, options.keepdim), {x, to(average, x.dtype())},
                 [plan, scale](const Tensor& dy, const BackwardContext& c) {
                   const Tensor saved_x = c.saved(0);
                   const Tensor center = c.create_graph() ? mean(saved_x, plan.axes, {.keepdim = true}) : c.saved(1);

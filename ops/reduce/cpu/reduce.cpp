@@ -25,12 +25,22 @@ void sum(const ReduceShape& shape, DType dtype, const void* x, void* y, double s
   });
 }
 
-void squared_differences(const ReduceShape& shape, DType dtype, const void* x, const void* mean, void* y,
+void mean(const ReduceShape& shape, DType dtype, const void* x, double* y, int64_t count) {
+  const double scale = 1 / static_cast<double>(count);
+  dispatch_floating("var", dtype, [&]<class T>(T) {
+    Reduction<Sum<T>, T>(shape, static_cast<const T*>(x), nullptr).run([&](int64_t i, double value) {
+      y[i] = value * scale;
+    });
+  });
+}
+
+void squared_differences(const ReduceShape& shape, DType dtype, const void* x, const double* mean, void* y,
                          double scale) {
   dispatch_floating("var", dtype, [&]<class T>(T) {
     T* out = static_cast<T*>(y);
-    Reduction<SquaredDifferences<T>, T>(shape, static_cast<const T*>(x), static_cast<const T*>(mean))
-        .run([&](int64_t i, double value) { out[i] = static_cast<T>(value * scale); });
+    Reduction<SquaredDifferences<T>, T>(shape, static_cast<const T*>(x), mean).run([&](int64_t i, double value) {
+      out[i] = static_cast<T>(value * scale);
+    });
   });
 }
 
@@ -63,6 +73,7 @@ namespace norma::kernels {
 namespace cpu {
 
 HWY_EXPORT(sum);
+HWY_EXPORT(mean);
 HWY_EXPORT(squared_differences);
 HWY_EXPORT(product);
 HWY_EXPORT(max);
@@ -94,6 +105,7 @@ void argmax(const Sizes& sizes, const Strides& x_strides, int64_t length, int64_
 }
 
 constexpr ReduceKernels kTable{.sum = NORMA_SIMD_CALL(sum),
+                               .mean = NORMA_SIMD_CALL(mean),
                                .squared_differences = NORMA_SIMD_CALL(squared_differences),
                                .product = NORMA_SIMD_CALL(product),
                                .max = NORMA_SIMD_CALL(max),

@@ -108,7 +108,7 @@ class Reduction {
  public:
   using Number = typename Op::Number;
 
-  Reduction(const ReduceShape& shape, const S* x, const S* mean)
+  Reduction(const ReduceShape& shape, const S* x, const double* mean)
       : axes_(shape),
         outer_kept_(without_last(axes_.kept)),
         outer_kept_x_(without_last(axes_.kept_x)),
@@ -199,8 +199,7 @@ class Reduction {
   void reduce_rows(const Tile& tile, int64_t first, int64_t last, Number* results) const {
     std::array<Number, kWidthWithRoom> means;
     for (int64_t i = 0; i < tile.count; ++i) {
-      means[static_cast<size_t>(i)] =
-          mean_ == nullptr ? 0 : static_cast<Number>(static_cast<compute_t<S>>(mean_[tile.y + i * output_y_]));
+      means[static_cast<size_t>(i)] = mean_ == nullptr ? 0 : static_cast<Number>(mean_[tile.y + i * output_y_]);
     }
     std::fill_n(results, tile.count, Op::kStart);
     if (axes_.innermost_is_kept) {
@@ -324,7 +323,7 @@ class Reduction {
   int64_t width_ = 1;                 // outputs of a tile
   int64_t rows_ = 1, part_rows_ = 1;  // rows of a tile, and of one task
   const S* x_;
-  const S* mean_;
+  const double* mean_;
 };
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
