@@ -76,7 +76,7 @@ Command add_convert(CLI::App& program) {
       "Examples:\n"
       "  norma convert convnext_tiny.safetensors --from torchvision --to timm --output timm.safetensors\n"
       "  norma convert resnet50-0676ba61.pth --from torchvision --to timm --output resnet50.safetensors\n"
-      "  norma convert runs/mine/last.safetensors --from timm --to facebook --output facebook.safetensors\n"
+      "  norma convert runs/convnext/last.safetensors --from timm --to facebook --output facebook.safetensors\n"
       "Norma's own names are timm's for ConvNeXt and torchvision's, which are also timm's, for ResNet. The wrappers\n"
       "module., model. and _orig_mod. before all names are taken off.");
   auto state = std::make_shared<State>();

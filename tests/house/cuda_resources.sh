@@ -33,8 +33,11 @@ if [ "${3-}" = --write ]; then
   cp "$now" "$expected"
   exit 0
 fi
+# Kernels of one name, for operands whose types are left out here, count in the order of their lines.
 awk -v expected="$expected" '
-  { key = $0; sub(/ registers [0-9]+ stack [0-9]+ spills [0-9]+$/, "", key); r = $(NF - 4) + 0; s = $(NF - 2) + 0; p = $NF + 0 }
+  { key = $0; sub(/ registers [0-9]+ stack [0-9]+ spills [0-9]+$/, "", key)
+    if (++same[FILENAME, key] > 1) key = key " (" same[FILENAME, key] ")"
+    r = $(NF - 4) + 0; s = $(NF - 2) + 0; p = $NF + 0 }
   FILENAME == expected { registers[key] = r; stack[key] = s; spills[key] = p; next }
   { seen[key] = 1 }
   !(key in registers) { print "new: " $0; bad = 1; next }
