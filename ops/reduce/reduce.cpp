@@ -133,10 +133,11 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
     attributes["correction"] = options.correction;
     return attributes;
   });
-  return record("var", {x}, finish(y, plan, options.keepdim), {x, to(average, x.dtype())},
+  return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
                 [plan, scale](const Tensor& dy, const BackwardContext& c) {
                   const Tensor saved_x = c.saved(0);
-                  const Tensor center = c.create_graph() ? mean(saved_x, plan.axes, {.keepdim = true}) : c.saved(1);
+                  const Tensor center =
+                      c.create_graph() ? mean(saved_x, plan.axes, {.keepdim = true}) : to(c.saved(1), saved_x.dtype());
                   return Tensors{mul(sub(saved_x, center), reshape(mul(dy, 2 * scale), plan.kept))};
                 });
 }

@@ -283,6 +283,20 @@ TEST_CASE("var: keeps its digits at a large mean") {
   CHECK(var(pair).item<double>() == 2);  // float32 does not have their mean
 }
 
+TEST_CASE("var: takes the mean in its own dtype in backward, and the blame for a NaN") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    CAPTURE(to_string(dtype));
+    const Tensor x = from_vector<double>({1, 2, 3, 6}, {4}, {.dtype = dtype}).set_requires_grad();
+    var(x, {}, {.correction = 0}).backward();
+    CHECK(x.grad().dtype() == dtype);
+    CHECK(x.grad().to_vector<double>() == std::vector<double>{-1, -0.5, 0, 1.5});
+    const AnomalyGuard guard;
+    CHECK(error_of([&] {
+            var(from_vector<double>({1, kNan}, {2}, {.dtype = dtype}));
+          }).starts_with("var: forward gave"));
+  }
+}
+
 TEST_CASE("var: correction") {
   const Tensor x = from_vector<double>({1, 2, 4, 9}, {4});
   CHECK(var(x).item<double>() == doctest::Approx(38.0 / 3));
