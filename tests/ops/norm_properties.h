@@ -63,7 +63,7 @@ inline void check_float32(const std::string& name, const TensorFunction& norm, c
     }
     for (size_t i = 0; i < results.size(); ++i) {
       CAPTURE(i);
-      const double scale = std::max(1.0, largest_number(expected[i]));
+      const double scale = std::max(largest_number(expected[i]), 1.0);
       CHECK(max_difference(to(results[i], DType::float64), expected[i]) <= 2e-6 * scale);
     }
   }
