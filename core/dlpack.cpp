@@ -67,7 +67,8 @@ DLDevice dl_device_of(Device device) {
 }
 
 /// Memory may go from one side to the other when this returns: the work of both on it is done. A fault of the device
-/// is no reason to keep it, and whoever uses the device next is told.
+/// is no reason to keep it, and whoever uses the device next is told. While a graph is recorded nothing can be waited
+/// for: the memory goes back at once.
 void finish_work(Device device) noexcept {
   try {
     synchronize(device);

@@ -72,7 +72,10 @@ class Graph final : public DeviceGraph {
   cudaError_t with_memory(Start&& start) {
     return start_with_memory(
         start, [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
-        [this] { memory_.empty_cache(); });
+        [this] {
+          (void)cudaGetLastError();  // another library in this process would take the failure for its own
+          memory_.empty_cache();
+        });
   }
 
   void forget() {

@@ -129,7 +129,10 @@ int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes) {
     const cudaError_t result = start_with_memory(
         [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes); },
         [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
-        [] { allocator(current_device()).empty_cache(); });
+        [] {
+          (void)cudaGetLastError();  // another library in this process would take the failure for its own
+          allocator(current_device()).empty_cache();
+        });
     if (result != cudaSuccess) {
       known.erase(entry);
       check(result, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");
