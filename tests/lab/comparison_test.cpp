@@ -71,7 +71,7 @@ TEST_CASE("comparison: every model with every norm with every seed, in this orde
 TEST_CASE("comparison: lists are checked before anything runs") {
   ComparisonOptions options = small_comparison("unused");
   options.norms = {"batch", "bath"};
-  CHECK_THROWS_AS(plan_comparison(options), Error);
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "norm: unknown norm 'bath'; did you mean 'batch'?", Error);
   options.norms = {"batch", "batch"};
   CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: norms: expected each once, got batch twice", Error);
   options.norms = {};
@@ -80,7 +80,7 @@ TEST_CASE("comparison: lists are checked before anything runs") {
   CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: norms: expected a name, got an empty one", Error);
   options.norms = {"batch"};
   options.models = {"resnet"};
-  CHECK_THROWS_AS(plan_comparison(options), Error);
+  CHECK_THROWS_WITH_AS(plan_comparison(options), "train: unknown model 'resnet'; did you mean 'resnet18'?", Error);
   options.models = {"resnet18"};
   options.seeds = {1, 2, 1};
   CHECK_THROWS_WITH_AS(plan_comparison(options), "compare: seeds: expected each once, got 1 twice", Error);
@@ -416,7 +416,8 @@ TEST_CASE("comparison: data and output are looked at before the first cell") {
   options.recipe.dataset = "idx";
   options.recipe.data_dir = (folder / "nowhere").string();
   Comparison comparison = plan_comparison(options);
-  CHECK_THROWS_AS(rehearse_comparison(comparison), Error);
+  CHECK_THROWS_WITH_AS(rehearse_comparison(comparison),
+                       ("idx: " + (folder / "nowhere").string() + ": no such folder").c_str(), Error);
   test::write_file(folder / "file", "");
   options = small_comparison(folder / "file");
   comparison = plan_comparison(options);

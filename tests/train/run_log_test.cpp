@@ -368,7 +368,9 @@ TEST_CASE("metrics log: a full disk on resuming leaves the old rows") {
   const std::string before = read_file(folder / "metrics.csv");
   {
     const test::FileSizeLimit limit(500);
-    CHECK_THROWS_AS(RunLog({.folder = folder.path(), .earlier = folder.path(), .last_step = 50}), Error);
+    CHECK_THROWS_WITH_AS(RunLog({.folder = folder.path(), .earlier = folder.path(), .last_step = 50}),
+                         ("metrics: cannot write " + (folder / "metrics.csv").string() + ": File too large").c_str(),
+                         Error);
   }
   CHECK(read_file(folder / "metrics.csv") == before);
 }
