@@ -29,6 +29,15 @@ void begin(const OwnStream& stream) {
   REQUIRE(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeGlobal) == cudaSuccess);
 }
 
+/// A graph that adds 1 to x.
+cudaGraph_t addition(const DeviceFloats& x, const OwnStream& stream) {
+  begin(stream);
+  add(x.get(), 1, 1, stream.get());
+  cudaGraph_t graph = nullptr;
+  REQUIRE(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess);
+  return graph;
+}
+
 TEST_CASE("graphs: captured work is not done until the graph is launched, and then each time") {
   const Fresh fresh;
   const DeviceFloats x(Floats{1, 2});
@@ -165,10 +174,7 @@ TEST_CASE("graphs: one that was destroyed cannot be launched, and one that was l
   const DeviceFloats x(Floats{1});
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   const OwnStream stream;
-  begin(stream);
-  add(x.get(), 1, 1, stream.get());
-  cudaGraph_t graph = nullptr;
-  REQUIRE(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess);
+  cudaGraph_t graph = addition(x, stream);
   cudaGraphExec_t executable = nullptr;
   REQUIRE(cudaGraphInstantiate(&executable, graph, 0) == cudaSuccess);
   CHECK(cudaGraphDestroy(graph) == cudaSuccess);
@@ -185,10 +191,7 @@ TEST_CASE("graphs: one takes memory of the device from its upload, or its first 
   const DeviceFloats x(Floats{1});
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   const OwnStream stream;
-  begin(stream);
-  add(x.get(), 1, 1, stream.get());
-  cudaGraph_t graph = nullptr;
-  REQUIRE(cudaStreamEndCapture(stream.get(), &graph) == cudaSuccess);
+  cudaGraph_t graph = addition(x, stream);
   const auto available = [] {
     size_t left = 0;
     size_t total = 0;
