@@ -48,6 +48,7 @@ struct State {
   int64_t opset = OnnxOptions{}.opset;
   int64_t batch_size = 1;
   bool dynamic_batch = false;
+  bool external_data = false;
   bool fold = false;
   bool use_ema = false;
   bool check = false;
@@ -72,19 +73,37 @@ void check_options(const State& state) {
         state.output);
   check(!train::path_exists("export", output), "export", "--output: expected a name that is not taken, got '{}'",
         state.output);
-  check(!state.torch || !(state.fold || state.dynamic_batch || state.opset_option.given()), "export",
-        "--fold, --dynamic-batch, --opset: expected --format onnx, got torch");
+  check(!state.torch || !(state.fold || state.dynamic_batch || state.external_data || state.opset_option.given()),
+        "export", "--fold, --dynamic-batch, --external-data, --opset: expected --format onnx, got torch");
   check(state.torch || !state.library, "export", "--library: expected --format torch, got onnx");
 }
 
-/// Writes the file. Where onnxruntime is installed, it checks what is written.
+/// True iff the weights are so large that one file, of less than 2 GiB, may not hold them.
+bool needs_data_file(const nn::Module& model) {
+  constexpr double kLargest = 2e9;  // the rest is for nodes, names and what is computed from weights
+  double bytes = 0;
+  for (const auto& [name, x] : model.state_dict()) {
+    bytes += static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype()));
+  }
+  return bytes > kLargest;
+}
+
+/// Writes the file, and a second one for large weights. Where onnxruntime is installed, it checks what is written.
 void write_onnx(const State& state, const ExportedNetwork& network) {
   const std::filesystem::path output = state.output;
   data::AtomicFile written("export", output);  // before the work, which would be lost
   OnnxOptions options{.opset = state.opset, .dynamic_batch = state.dynamic_batch};
-  options.metadata["norma.recipe"] = to_toml(network.recipe);
-  std::string bytes = export_onnx(*network.model, network.example, options);
-  const std::optional<OnnxRuntimeResult> other = run_onnxruntime(bytes, network.example, network.output.sizes());
+  std::optional<data::AtomicFile> data;
+  if (state.external_data || needs_data_file(*network.model)) {
+    options.data_file = output.filename().string() + ".data";
+    const std::filesystem::path file = output.parent_path() / options.data_file;
+    check(!train::path_exists("export", file), "export", "--output: expected a name that is not taken, got '{}'",
+          file.string());
+    data.emplace("export", file);
+  }
+  OnnxModel model = export_onnx(*network.model, network.example, options);
+  add_metadata(model, "norma.recipe", to_toml(network.recipe));
+  const std::optional<OnnxRuntimeResult> other = run_onnxruntime(model, network.example, network.output.sizes());
   check(other.has_value() || !state.check, "export",
         "--check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime");
   std::string compared = "onnxruntime for Python is not installed, which would check it";
@@ -98,13 +117,19 @@ void write_onnx(const State& state, const ExportedNetwork& network) {
           error_limit(own), theirs.rms);
     compared = fmt::format("{}: largest error {:.2g} of the largest output, Norma's {:.2g}", other->version,
                            theirs.largest, own.largest);
-    options.metadata["norma.largest_error"] = compared;
-    bytes = export_onnx(*network.model, network.example, options);
+    add_metadata(model, "norma.largest_error", compared);
   }
-  written.write(bytes.data(), bytes.size());
+  if (!model.data_file.empty()) {  // first, so that the file never stands there without it
+    data->write(model.data.data(), model.data.size());
+    data->commit();
+  }
+  written.write(model.bytes.data(), model.bytes.size());
   written.commit();
-  train::say("{}: {:.1f} MB, opset {}; {}\n", output.string(), static_cast<double>(bytes.size()) / 1e6, state.opset,
-             compared);
+  train::say("{}: {:.1f} MB{}, opset {}; {}\n", output.string(), static_cast<double>(model.bytes.size()) / 1e6,
+             model.data_file.empty()
+                 ? ""
+                 : fmt::format(", {}: {:.1f} MB", model.data_file, static_cast<double>(model.data.size()) / 1e6),
+             state.opset, compared);
 }
 
 int run(const State& state) {
@@ -216,6 +241,8 @@ Command add_export(CLI::App& program) {
       .type_name("N")
       .default_str("1");
   add_switch(app, "--dynamic-batch", state->dynamic_batch, "inputs may have any number of images");
+  add_switch(app, "--external-data", state->external_data,
+             "weights go to a second file, OUTPUT.data, as those of 2 GB and more always do");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
   add_switch(app, "--check", state->check,

@@ -42,17 +42,20 @@ print("onnxruntime", onnxruntime.__version__)
 
 }  // namespace
 
-std::optional<OnnxRuntimeResult> run_onnxruntime(std::string_view model, const Tensor& input,
+std::optional<OnnxRuntimeResult> run_onnxruntime(const OnnxModel& model, const Tensor& input,
                                                  const Sizes& output_sizes) {
   const ScratchFolder folder("export");
   const Tensor x = contiguous_copy(to_device(input.detach(), kCpu), MemoryFormat::contiguous);
-  const auto write = [&](const char* name, const void* bytes, size_t count) {
+  const auto write = [&](const std::string& name, const void* bytes, size_t count) {
     std::ofstream out(folder.path() / name, std::ios::binary);
     out.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(count)).flush();
     check(out.good(), "export", "cannot write {}", (folder.path() / name).string());
   };
   write("input", x.device_pointer(), static_cast<size_t>(x.numel()) * size_of(x.dtype()));
-  write("model.onnx", model.data(), model.size());
+  write("model.onnx", model.bytes.data(), model.bytes.size());
+  if (!model.data_file.empty()) {
+    write(model.data_file, model.data.data(), model.data.size());
+  }
   const PythonRun ran = run_python("export", {"-c", kProgram, folder.path().string(), std::string(to_string(x.dtype())),
                                               fmt::format("{}", fmt::join(x.sizes(), ","))});
   if (ran.code == kNotInstalled || ran.code == kNoPython) {

@@ -1,10 +1,10 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "export/onnx.h"
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace norma::cli {
 
@@ -14,10 +14,10 @@ struct OnnxRuntimeResult {
   std::string version;  ///< "onnxruntime 1.23.0"
 };
 
-/// Runs a model (the bytes of its file) with one input and one output by onnxruntime for Python (NORMA_PYTHON, or
+/// Runs a model with one input and one output by onnxruntime for Python (NORMA_PYTHON, or
 /// python3 in PATH), which it starts as a process of its own. The output has the dtype of `input`. Returns nothing
 /// where Python or onnxruntime is not installed. Throws Error with onnxruntime's words where it refuses the model.
-std::optional<OnnxRuntimeResult> run_onnxruntime(std::string_view model, const Tensor& input,
+std::optional<OnnxRuntimeResult> run_onnxruntime(const OnnxModel& model, const Tensor& input,
                                                  const Sizes& output_sizes);
 
 }  // namespace norma::cli

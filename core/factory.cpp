@@ -201,6 +201,12 @@ void zero_(const Tensor& x) {
 void uniform_(const Tensor& x, double low, double high, Generator& generator) {
   check_fill("uniform_", x);
   check_fillable_at_random("uniform_", x);
+  check(low <= high, "uniform_", "high: expected a number of at least low {}, got {}", low, high);
+  const double largest =
+      x.dtype() == DType::float32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  check(low >= -largest && high <= largest && high - low <= largest, "uniform_",
+        "expected low, high and high - low as finite numbers of {}, got low {} and high {}", to_string(x.dtype()), low,
+        high);
   const auto stream = take(generator, counters_for(x, x.dtype() == DType::float32 ? 4 : 2));
   fill_dense(x, [&](void* data, int64_t count) {
     kernels::tensor_kernels.at("uniform_", x.device())->uniform(x.dtype(), data, count, stream, low, high);

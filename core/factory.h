@@ -65,7 +65,8 @@ Tensor randperm(int64_t count, Generator& generator = default_generator());
 void fill_(const Tensor& x, double value);
 /// fill_() with 0.
 void zero_(const Tensor& x);
-/// Fills x, float32 or float64, with independent numbers, uniform in [low, high). Otherwise as fill_().
+/// Fills x, float32 or float64, with independent numbers, uniform in [low, high). Otherwise as fill_(). Throws Error if
+/// low is above high, and unless low, high and high - low are finite numbers of x's dtype.
 void uniform_(const Tensor& x, double low, double high, Generator& generator = default_generator());
 /// Fills x, float32 or float64, with independent normal numbers. Otherwise as fill_().
 void normal_(const Tensor& x, double mean, double std, Generator& generator = default_generator());

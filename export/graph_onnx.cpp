@@ -68,15 +68,7 @@ std::string Graph::value(const Tensor& x) {
 }
 
 std::string Graph::add_constant(const std::string& name, const Tensor& x) {
-  ::onnx::TensorProto proto;
-  proto.set_name(name);
-  proto.set_data_type(onnx_dtype(x.dtype()));
-  for (const int64_t size : x.sizes()) {
-    proto.add_dims(size);
-  }
-  const Tensor host = contiguous_copy(to_device(x.detach(), kCpu), MemoryFormat::contiguous);
-  proto.set_raw_data(host.device_pointer(), static_cast<size_t>(host.numel()) * size_of(host.dtype()));
-  constants_[name] = std::move(proto);
+  constants_[name] = contiguous_copy(to_device(x.detach(), kCpu), MemoryFormat::contiguous);
   order_of_constants_.push_back(name);
   return name;
 }
@@ -175,7 +167,42 @@ std::string Graph::add(const std::string& type, const std::vector<std::string>& 
   return output;
 }
 
-::onnx::GraphProto Graph::finished(const std::string& output) const {
+namespace {
+
+constexpr size_t kPage = 4096;  ///< where constants outside begin, so that who reads the file can map them into memory
+
+void add_entry(::onnx::TensorProto& proto, const std::string& key, const std::string& value) {
+  ::onnx::StringStringEntryProto& entry = *proto.add_external_data();
+  entry.set_key(key);
+  entry.set_value(value);
+}
+
+/// The bytes of a constant go into the graph, or, for a larger one and with a data_file, to the end of `data`.
+void write_constant(::onnx::TensorProto& proto, const std::string& name, const Tensor& x, const std::string& data_file,
+                    std::string& data) {
+  constexpr size_t kLeastOutside = 1024;
+  proto.set_name(name);
+  proto.set_data_type(onnx_dtype(x.dtype()));
+  for (const int64_t size : x.sizes()) {
+    proto.add_dims(size);
+  }
+  const auto* const bytes = static_cast<const char*>(x.device_pointer());
+  const size_t count = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  if (data_file.empty() || count < kLeastOutside) {
+    proto.set_raw_data(bytes, count);
+    return;
+  }
+  data.resize((data.size() + kPage - 1) / kPage * kPage);
+  proto.set_data_location(::onnx::TensorProto::EXTERNAL);
+  add_entry(proto, "location", data_file);
+  add_entry(proto, "offset", std::to_string(data.size()));
+  add_entry(proto, "length", std::to_string(count));
+  data.append(bytes, count);
+}
+
+}  // namespace
+
+::onnx::GraphProto Graph::finished(const std::string& output, const std::string& data_file, std::string& data) const {
   std::set<std::string> needed{output};
   std::vector<const ::onnx::NodeProto*> kept;
   for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
@@ -188,9 +215,16 @@ std::string Graph::add(const std::string& type, const std::vector<std::string>& 
   for (auto node = kept.rbegin(); node != kept.rend(); ++node) {
     *graph.add_node() = **node;
   }
+  if (!data_file.empty()) {  // growing by doubling would take another such memory
+    size_t bytes = 0;
+    for (const auto& [name, x] : constants_) {
+      bytes += needed.contains(name) ? static_cast<size_t>(x.numel()) * size_of(x.dtype()) + kPage : 0;
+    }
+    data.reserve(bytes);
+  }
   for (const std::string& name : order_of_constants_) {
     if (needed.contains(name)) {
-      *graph.add_initializer() = constants_.at(name);
+      write_constant(*graph.add_initializer(), name, constants_.at(name), data_file, data);
     }
   }
   return graph;

@@ -52,8 +52,10 @@ class Graph {
   std::string add(const std::string& type, const std::vector<std::string>& inputs, Attributes attributes = {},
                   const std::string& comment = "");
 
-  /// The whole graph with this output; nodes and constants that it does not need are left out.
-  [[nodiscard]] ::onnx::GraphProto finished(const std::string& output) const;
+  /// The whole graph with this output; nodes and constants that it does not need are left out. Unless `data_file` is
+  /// "", constants of 1 KiB and more are added to `data`, the bytes of a file of that name, and the graph says where.
+  [[nodiscard]] ::onnx::GraphProto finished(const std::string& output, const std::string& data_file,
+                                            std::string& data) const;
 
  private:
   /// The same place means the same elements in the same order, as long as nothing is changed in place.
@@ -66,7 +68,7 @@ class Graph {
 
   int64_t opset_;
   std::vector<::onnx::NodeProto> nodes_;
-  std::map<std::string, ::onnx::TensorProto> constants_;
+  std::map<std::string, Tensor> constants_;  ///< contiguous, on the CPU
   std::vector<std::string> order_of_constants_;
   std::map<Place, std::string> values_;
   std::map<Place, std::string> constant_names_;

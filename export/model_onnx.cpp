@@ -180,7 +180,15 @@ bool has_onnx() {
   return true;
 }
 
-std::string export_onnx(nn::Module& module, const Tensor& example, const OnnxOptions& options) {
+void add_metadata(OnnxModel& model, const std::string& name, const std::string& text) {
+  ::onnx::ModelProto more;
+  ::onnx::StringStringEntryProto& entry = *more.add_metadata_props();
+  entry.set_key(name);
+  entry.set_value(text);
+  model.bytes += more.SerializeAsString();  // who reads one message of protobuf behind another joins their lists
+}
+
+OnnxModel export_onnx(nn::Module& module, const Tensor& example, const OnnxOptions& options) {
   check_defined(kOp, "example", example);
   check(example.dtype() == DType::float32 || example.dtype() == DType::float64, kOp,
         "example: expected float32 or float64, got {}", to_string(example.dtype()));
@@ -207,24 +215,26 @@ std::string export_onnx(nn::Module& module, const Tensor& example, const OnnxOpt
   ::onnx::OperatorSetIdProto& opset = *model.add_opset_import();
   opset.set_domain("");
   opset.set_version(options.opset);
-  for (const auto& [name, text] : options.metadata) {
-    ::onnx::StringStringEntryProto& entry = *model.add_metadata_props();
-    entry.set_key(name);
-    entry.set_value(text);
-  }
   // The output has a name of its own, by a node that is there for this alone.
-  *model.mutable_graph() = graph.finished(graph.value(pass.output));
+  OnnxModel result{.bytes = {}, .data_file = options.data_file, .data = {}};
+  const std::string output = graph.value(pass.output);
+  *model.mutable_graph() = graph.finished(output, options.data_file, result.data);
   ::onnx::NodeProto& last = *model.mutable_graph()->add_node();
   last.set_op_type("Identity");
   last.set_name("output");
-  last.add_input(graph.value(pass.output));
+  last.add_input(output);
   last.add_output("output");
   model.mutable_graph()->set_name(module.name());
   add_tensor_type(*model.mutable_graph()->add_input(), "input", pass.input, options.dynamic_batch);
   add_tensor_type(*model.mutable_graph()->add_output(), "output", pass.output, options.dynamic_batch);
   check(model.ByteSizeLong() < static_cast<size_t>(std::numeric_limits<int>::max()), kOp,
-        "expected less than 2 GiB, which is what protobuf takes, got {} bytes", model.ByteSizeLong());
-  return model.SerializeAsString();
+        "data_file: expected a second file for the weights of a network of 2 GiB and more, got {} bytes in one file",
+        model.ByteSizeLong());
+  check(model.SerializeToString(&result.bytes), kOp, "protobuf cannot write the file");
+  if (result.data.empty()) {
+    result.data_file.clear();
+  }
+  return result;
 }
 
 }  // namespace norma

@@ -203,23 +203,21 @@ std::shared_ptr<Module> Module::replace_module(const std::string& path, std::sha
 }
 
 NamedTensors Module::named_parameters(bool remove_duplicate) const {
+  return named(&Module::parameters_, remove_duplicate);
+}
+
+NamedTensors Module::named_buffers(bool remove_duplicate) const {
+  return named(&Module::buffers_, remove_duplicate);
+}
+
+NamedTensors Module::named(NamedTensors Module::*own, bool remove_duplicate) const {
   NamedTensors result;
   std::unordered_set<const TensorImpl*> seen;
   walk(*this, "", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, x] : module.parameters_) {
+    for (const auto& [name, x] : module.*own) {
       if (seen.insert(x.impl_pointer().get()).second || !remove_duplicate) {
         result.emplace_back(join_names(prefix, name), x);
       }
-    }
-  });
-  return result;
-}
-
-NamedTensors Module::named_buffers() const {
-  NamedTensors result;
-  walk(*this, "", [&](const std::string& prefix, const Module& module) {
-    for (const auto& [name, x] : module.buffers_) {
-      result.emplace_back(join_names(prefix, name), x);
     }
   });
   return result;

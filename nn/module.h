@@ -86,11 +86,11 @@ class Module {
   [[nodiscard]] virtual std::string name() const = 0;
 
   // --- contents: this module's own first, then those of its children, each in the order of registration ------------
-  /// As in PyTorch: a parameter that stands in several places (tied weights, a module held twice) is there once, under
-  /// its first name, as in parameters() and parameter_count(); with all its names unless remove_duplicate. state_dict()
-  /// has all names.
+  /// As in PyTorch: a tensor that stands in several places (tied weights, a module held twice) is there once, under its
+  /// first name, as in parameters() and parameter_count(); with all its names unless remove_duplicate. state_dict() has
+  /// all names.
   [[nodiscard]] NamedTensors named_parameters(bool remove_duplicate = true) const;
-  [[nodiscard]] NamedTensors named_buffers() const;
+  [[nodiscard]] NamedTensors named_buffers(bool remove_duplicate = true) const;
   [[nodiscard]] Tensors parameters() const;
   /// The parameters, or buffers, of this module alone, without its children's.
   [[nodiscard]] const NamedTensors& own_parameters() const { return parameters_; }
@@ -178,6 +178,8 @@ class Module {
   void check_name(const std::string& name) const;
   void convert_tensors(const std::function<bool(const Tensor&)>& wanted,
                        const std::function<Tensor(const Tensor&)>& convert, bool buffers = true);
+  /// `own` of this module and of all below it, by name.
+  [[nodiscard]] NamedTensors named(NamedTensors Module::*own, bool remove_duplicate) const;
 
   NamedTensors parameters_;
   NamedTensors buffers_;

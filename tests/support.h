@@ -107,6 +107,13 @@ inline double max_difference(const Tensor& a, const Tensor& b) {
   return worst;
 }
 
+/// True iff some elements of a and b differ by more than `by`. Other sizes and numbers that are not finite prove
+/// nothing.
+inline bool differ(const Tensor& a, const Tensor& b, double by = 0) {
+  const double difference = max_difference(a, b);
+  return std::isfinite(difference) && difference > by;
+}
+
 /// Largest |x| over all elements; NaN if one is NaN or infinite, so that a comparison with it, or with a share of it,
 /// fails.
 inline double largest_number(const Tensor& x) {

@@ -15,8 +15,7 @@ namespace norma::kernels::cpu {
 /// nobody for memory. Scopes may nest.
 class Scratch {
  public:
-  Scratch() : block_(arena().block), used_(arena().used) {}
-  ~Scratch() {
+  Scratch() : block_(arena().block), used_(arena().used) {
     Arena& all = arena();
     if (block_ == 0 && used_ == 0 && all.blocks.size() > 1) {  // one block for all of it from now on
       size_t total = 0;
@@ -26,8 +25,10 @@ class Scratch {
       all.blocks.clear();
       all.blocks.emplace_back(total);
     }
-    all.block = block_;
-    all.used = used_;
+  }
+  ~Scratch() {
+    arena().block = block_;
+    arena().used = used_;
   }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;

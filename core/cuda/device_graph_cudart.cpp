@@ -1,7 +1,6 @@
 #include "core/cuda/device_graph_cudart.h"
 
 #include "core/cuda/recording.h"
-#include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/error.h"
 
@@ -45,6 +44,7 @@ class Graph final : public DeviceGraph {
     }
     size_t nodes = 0;
     const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes);
+    // CUDA's own part of a graph takes memory as well. Recorded work may have freed some that the allocator keeps.
     const cudaError_t made = with_memory([&] { return cudaGraphInstantiate(&executable_, graph, 0); });
     (void)cudaGraphDestroy(graph);
     check(counted, "cudaGraphGetNodes");
@@ -67,17 +67,6 @@ class Graph final : public DeviceGraph {
   [[nodiscard]] int64_t size() const override { return size_; }
 
  private:
-  /// CUDA's own part of a graph takes memory as well. Recorded work may have freed some that the allocator keeps.
-  template <class Start>
-  cudaError_t with_memory(Start&& start) {
-    return start_with_memory(
-        start, [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
-        [this] {
-          (void)cudaGetLastError();  // another library in this process would take the failure for its own
-          memory_.empty_cache();
-        });
-  }
-
   void forget() {
     if (executable_ != nullptr) {
       use_device(index_);

@@ -3,7 +3,6 @@
 // The part of core/cuda/kernel.h that nvcc compiles, for the device cuda.
 
 #include "core/allocator.h"
-#include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/warp.h"
 #include "core/device.h"
@@ -98,10 +97,7 @@ void launch(int64_t blocks, int threads, size_t shared_bytes, Stream stream, voi
         static_cast<Parameters>(arguments)...);
     return cudaGetLastError();
   };
-  const cudaError_t result = norma::cuda::start_with_memory(
-      start, [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
-      [] { allocator(this_device()).empty_cache(); });
-  norma::cuda::check_launch(result, stream);
+  norma::cuda::check_launch(norma::cuda::with_memory(start), stream);
 }
 
 /// Numbers of 16 bits in float32, and back, ties to even.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/allocator.h"
+#include "core/cuda/retry.h"
 #include "core/device.h"
 
 #include <cuda_runtime.h>
@@ -28,6 +29,18 @@ void check_launch(cudaError_t result, cudaStream_t stream);
 /// The device that this thread's calls are for: cuda:0, until somebody uses another one.
 Device current_device();
 void use_device(int index);
+
+/// Gives the memory that the current device's allocator keeps back to the device. Clears CUDA's last error, which would
+/// seem to be that of the next launch, ours or another library's.
+void release_cached_memory();
+
+/// The result of start(), a call that CUDA needs device memory for. Where that lacked, starts once more without the
+/// allocator's cache.
+template <class Start>
+cudaError_t with_memory(Start&& start) {
+  return start_with_memory(
+      start, [](cudaError_t result) { return result == cudaErrorMemoryAllocation; }, release_cached_memory);
+}
 
 /// A T for each device, made at its first use. None is destroyed: storages of static lifetime may outlive any static
 /// object, and the driver may be gone before them.

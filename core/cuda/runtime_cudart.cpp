@@ -3,7 +3,6 @@
 #include "core/by_device.h"
 #include "core/cuda/capability.h"
 #include "core/cuda/recording.h"
-#include "core/cuda/retry.h"
 #include "core/error.h"
 
 #include <fmt/format.h>
@@ -108,6 +107,11 @@ void use_device(int index) {
   }
 }
 
+void release_cached_memory() {
+  (void)cudaGetLastError();
+  allocator(current_device()).empty_cache();
+}
+
 int processors() {
   static auto* const counts = new PerDevice<const int>;
   return counts->get([] {
@@ -126,13 +130,8 @@ int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes) {
   if (is_new) {
     int blocks = 0;
     // The question loads the kernel, which takes memory.
-    const cudaError_t result = start_with_memory(
-        [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes); },
-        [](cudaError_t status) { return status == cudaErrorMemoryAllocation; },
-        [] {
-          (void)cudaGetLastError();  // another library in this process would take the failure for its own
-          allocator(current_device()).empty_cache();
-        });
+    const cudaError_t result = with_memory(
+        [&] { return cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, threads, shared_bytes); });
     if (result != cudaSuccess) {
       known.erase(entry);
       check(result, "cudaOccupancyMaxActiveBlocksPerMultiprocessor");

@@ -36,7 +36,7 @@ void add_contents(nb::class_<nn::Module, PythonModule>& module) {
   module
       .def("named_parameters", &nn::Module::named_parameters, nb::arg("remove_duplicate") = true,
            doc("named_parameters"))
-      .def("named_buffers", &nn::Module::named_buffers)
+      .def("named_buffers", &nn::Module::named_buffers, nb::arg("remove_duplicate") = true)
       .def("parameters", &nn::Module::parameters)
       .def("parameter_count", &nn::Module::parameter_count, "The number of elements in all parameters.")
       .def(

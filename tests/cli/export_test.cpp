@@ -86,6 +86,29 @@ TEST_CASE("norma export: a file with its origin, on any default device") {
         "norma: export: --output: expected a name that is not taken, got 'x.onnx'\n");
 }
 
+TEST_CASE("norma export --external-data: weights in a second file") {
+  if (!has_onnx()) {
+    return;  // the first test case says so
+  }
+  const Weights weights;
+  const Outcome outcome = weights.exported("--external-data -o x.onnx");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(outcome.out ==
+        "x.onnx: 0.1 MB, x.onnx.data: 13.6 MB, opset 18; onnxruntime for Python is not installed, which would check "
+        "it\n");
+  CHECK(std::filesystem::file_size(weights.path("x.onnx.data")) > 13'500'000);
+  CHECK(says(weights.file("x.onnx"), "x.onnx.data"));
+  // onnxruntime is given both files; it "computes" what stands in the second one.
+  const Outcome run =
+      weights.exported("--external-data -o y.onnx",
+                       weights.python("head -c 12 \"$3/y.onnx.data\" > \"$3/output\"\necho onnxruntime 0.1\n"));
+  CHECK_MESSAGE(run.code == 0, run.err);
+  CHECK(says(run.out, "onnxruntime 0.1: largest error "));
+  std::filesystem::remove(weights.path("x.onnx"));
+  CHECK(weights.refusal("--external-data -o x.onnx") ==
+        "norma: export: --output: expected a name that is not taken, got 'x.onnx.data'\n");
+}
+
 TEST_CASE("norma export: what onnxruntime says") {
   if (!has_onnx()) {
     return;  // the first test case says so
@@ -140,9 +163,9 @@ TEST_CASE("norma export --format torch: a folder with weights, an example and a 
   CHECK(nobody.err ==
         "norma: export: --check: expected v/network.py to end without an error, got: there is no Python\n");
 
-  for (const char* const option : {"--fold", "--dynamic-batch", "--opset 18"}) {
+  for (const char* const option : {"--fold", "--dynamic-batch", "--external-data", "--opset 18"}) {
     CHECK(weights.refusal(fmt::format("--format torch -o u {}", option)) ==
-          "norma: export: --fold, --dynamic-batch, --opset: expected --format onnx, got torch\n");
+          "norma: export: --fold, --dynamic-batch, --external-data, --opset: expected --format onnx, got torch\n");
   }
   CHECK(weights.refusal("--library torchvision -o u.onnx") ==
         "norma: export: --library: expected --format torch, got onnx\n");

@@ -3,13 +3,16 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/parallel.h"
+#include "tests/error_text.h"
 #include "tests/support.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 using namespace norma;
+using norma::test::error_of;
 
 // The known answers that the authors of Philox publish with Random123 (kat_vectors, philox4x32 with 10 rounds).
 TEST_CASE("philox: known answers") {
@@ -75,6 +78,18 @@ TEST_CASE("random: moments and ranges") {
     CHECK(count < 1150);
   }
   CHECK_THROWS_WITH_AS(randint(3, 3, {1}), "randint: high: expected a number above low 3, got 3", Error);
+}
+
+TEST_CASE("random: uniform_ refuses ends in the wrong order and ends that its dtype does not hold") {
+  const Tensor x = zeros({2});
+  CHECK(error_of([&] { uniform_(x, 1, 0.5); }) == "uniform_: high: expected a number of at least low 1, got 0.5");
+  CHECK(error_of([&] { uniform_(x, 0, NAN); }) == "uniform_: high: expected a number of at least low 0, got nan");
+  CHECK(error_of([&] { uniform_(x, -3e38, 3e38); }) ==
+        "uniform_: expected low, high and high - low as finite numbers of float32, got low -3e+38 and high 3e+38");
+  CHECK_THROWS_AS(uniform_(x, 1e39, 1.5e39), Error);
+  uniform_(zeros({2}, {.dtype = DType::float64}), -3e38, 3e38);
+  uniform_(x, 2, 2);
+  CHECK(x.to_vector<float>() == std::vector<float>{2, 2});
 }
 
 TEST_CASE("random: uniform_ stays below its end where sums round up to it") {

@@ -34,7 +34,7 @@ namespace {
 
 onnx::ModelProto exported(nn::Module& network, const Tensor& example, const OnnxOptions& options = {}) {
   onnx::ModelProto model;
-  REQUIRE(model.ParseFromString(export_onnx(network, example, options)));
+  REQUIRE(model.ParseFromString(export_onnx(network, example, options).bytes));
   return model;
 }
 
@@ -125,11 +125,18 @@ TEST_CASE("onnx: other norms are plain ops, which say what they stand for") {
 
 TEST_CASE("onnx: input, output, names, versions, metadata, and only what is needed") {
   SmallNetwork network("batch");
-  const onnx::ModelProto model = exported(network, images(), {.opset = 21, .metadata = {{"norma.recipe", "x = 1"}}});
+  OnnxModel file = export_onnx(network, images(), {.opset = 21});
+  add_metadata(file, "norma.recipe", "x = 1");
+  add_metadata(file, "norma.largest_error", "0");
+  onnx::ModelProto model;
+  REQUIRE(model.ParseFromString(file.bytes));
   CHECK(model.ir_version() == 10);
   CHECK(model.opset_import(0).version() == 21);
   CHECK(model.producer_name() == "norma");
+  CHECK(model.metadata_props_size() == 2);
   CHECK(model.metadata_props(0).key() == "norma.recipe");
+  CHECK(model.metadata_props(0).value() == "x = 1");
+  CHECK(model.metadata_props(1).key() == "norma.largest_error");
   const onnx::GraphProto& graph = model.graph();
   CHECK(graph.input(0).name() == "input");
   CHECK(graph.output(0).name() == "output");
@@ -183,6 +190,47 @@ TEST_CASE("onnx: weights that are computed from weights are constants") {
   std::map<std::string, int> types = types_of(exported(network, images()));
   CHECK(types["Conv"] == 2);
   CHECK(types["ReduceMean"] == 0);
+}
+
+TEST_CASE("onnx: weights in a second file have the bytes that they have in one file") {
+  const auto network = models::create_model("resnet18", {.num_classes = 3, .small_stem = true});
+  test::stir(*network, {2, 3, 32, 32});
+  const onnx::ModelProto whole = exported(*network, images(2, 32));
+  const OnnxModel split = export_onnx(*network, images(2, 32), {.data_file = "x.data"});
+  CHECK(split.data_file == "x.data");
+  onnx::ModelProto model;
+  REQUIRE(model.ParseFromString(split.bytes));
+  REQUIRE(model.graph().initializer_size() == whole.graph().initializer_size());
+  size_t end = 0;
+  for (int i = 0; i < whole.graph().initializer_size(); ++i) {
+    const onnx::TensorProto& constant = model.graph().initializer(i);
+    const std::string& bytes = whole.graph().initializer(i).raw_data();
+    CAPTURE(constant.name());
+    CHECK(constant.name() == whole.graph().initializer(i).name());
+    if (bytes.size() < 1024) {
+      CHECK(constant.raw_data() == bytes);
+      CHECK(constant.external_data_size() == 0);
+      continue;
+    }
+    std::map<std::string, std::string> entries;
+    for (const onnx::StringStringEntryProto& entry : constant.external_data()) {
+      entries[entry.key()] = entry.value();
+    }
+    CHECK(constant.data_location() == onnx::TensorProto::EXTERNAL);
+    CHECK(constant.raw_data().empty());
+    CHECK(entries["location"] == "x.data");
+    const size_t offset = std::stoul(entries["offset"]);
+    CHECK(offset % 4096 == 0);
+    CHECK(offset >= end);
+    CHECK(std::stoul(entries["length"]) == bytes.size());
+    CHECK(split.data.compare(offset, bytes.size(), bytes) == 0);
+    end = offset + bytes.size();
+  }
+  CHECK(end == split.data.size());
+  CHECK(end > 40'000'000);
+
+  Function small([](const Tensor& x) { return mul(x, 2); });  // without large constants there is no second file
+  CHECK(export_onnx(small, images(), {.data_file = "x.data"}).data_file.empty());
 }
 
 TEST_CASE("onnx: parameters that are called like values of the graph") {
@@ -278,8 +326,12 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
   const auto write = [&](const std::string& name, nn::Module& network, const Tensor& x, int64_t opset) {
     CAPTURE(name);
     const std::string file = fmt::format("{}_{}", list.size(), opset);
-    std::ofstream(folder / (file + ".onnx"), std::ios::binary)
-        << export_onnx(network, x, {.opset = opset, .dynamic_batch = true});
+    const std::string data_file = list.size() % 2 == 0 ? file + ".data" : "";
+    const OnnxModel model = export_onnx(network, x, {.opset = opset, .dynamic_batch = true, .data_file = data_file});
+    std::ofstream(folder / (file + ".onnx"), std::ios::binary) << model.bytes;
+    if (!model.data_file.empty()) {
+      std::ofstream(folder / model.data_file, std::ios::binary) << model.data;
+    }
     const NoGradGuard no_grad;
     const Tensor own = network(x);
     network.to(DType::float64);

@@ -10,7 +10,7 @@ noted=tests/house/portable.txt
 
 files() {  # kernels, stand-ins, 16-bit numbers, what uses core/simd, and the flags
   git ls-files core data ops cmake/room.cmake CMakePresets.json |
-    grep -E '(^|/)(cpu|simd|half)/|_(stub|eigen)\.cpp$|_kernels\.h$|/half\.h$|^data/(stb|jpeg_).*cpp$|^cmake/|^CMakePresets'
+    grep -E '(^|/)(cpu|simd|half)/|_(stub|eigen)\.cpp$|_kernels\.h$|/(half|uniform)\.h$|^data/(stb|jpeg_).*cpp$|^cmake/|^CMakePresets'
   git grep -l '#include "core/simd/' -- core data ops
 }
 digest() {

@@ -66,6 +66,29 @@ TEST_CASE("module: names of parameters, buffers, modules and state in PyTorch's 
   CHECK(!module.offset.requires_grad());
 }
 
+TEST_CASE("module: the buffers of a layer in two places are there once, with both names in the state") {
+  class Twice : public Sequential {
+   public:
+    Twice() {
+      const auto norm = std::make_shared<BatchNorm2d>(3);
+      push_back(norm);
+      push_back(norm);
+    }
+  };
+  const Twice net;
+  const auto prefixed = [](const char* prefix) {
+    return Names{std::string(prefix) + "running_mean", std::string(prefix) + "running_var",
+                 std::string(prefix) + "num_batches_tracked"};
+  };
+  Names all = prefixed("0.");
+  CHECK(names_of(net.named_buffers()) == all);
+  for (const std::string& name : prefixed("1.")) {
+    all.push_back(name);
+  }
+  CHECK(names_of(net.named_buffers(/* remove_duplicate= */ false)) == all);
+  CHECK(net.state_dict().size() == 2 * (2 + 3));
+}
+
 TEST_CASE("module: a parameter in two places is one parameter with two names in the state") {
   /// One layer in two places, and one weight in two layers.
   class Tied : public Sequential {

@@ -123,8 +123,7 @@ void execute(const cuda::GraphPlan& plan, const cuda::Workspace& workspace, cons
   // cuDNN does not say for certain that memory was what it lacked.
   const cudnnStatus_t status = cuda::start_with_memory(
       [&] { return cudnnBackendExecute(cuda::PlanTarget::device().handle(), plan.plan.get(), pack.get()); },
-      [](cudnnStatus_t result) { return result != CUDNN_STATUS_SUCCESS; },
-      [] { allocator(cuda::current_device()).empty_cache(); });
+      [](cudnnStatus_t result) { return result != CUDNN_STATUS_SUCCESS; }, cuda::release_cached_memory);
   cuda::check(status, "cudnnBackendExecute");
 }
 

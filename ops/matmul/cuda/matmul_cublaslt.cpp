@@ -169,8 +169,7 @@ class Product {
     };
     // cuBLASLt does not say for certain that memory was what it lacked.
     const cublasStatus_t status = cuda::start_with_memory(
-        start, [](cublasStatus_t result) { return result != CUBLAS_STATUS_SUCCESS; },
-        [] { allocator(cuda::current_device()).empty_cache(); });
+        start, [](cublasStatus_t result) { return result != CUBLAS_STATUS_SUCCESS; }, cuda::release_cached_memory);
     check(status, "cublasLtMatmul");
   }
 
