@@ -7,6 +7,7 @@
 #include "core/tape.h"
 
 #include <iterator>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -20,12 +21,12 @@ constinit thread_local const AutocastState* autocast_state = nullptr;
 struct CastCache::Entry {
   Tensor parameter;
   std::shared_ptr<Storage> storage;
-  int64_t version = 0;
+  std::optional<int64_t> content;
   Tensor values;    // off the tape
   Tensor recorded;  // the same memory, on the tape
 
   [[nodiscard]] bool is_current() const {
-    return values.defined() && version == parameter.version() && storage == parameter.storage();
+    return values.defined() && storage == parameter.storage() && content == storage->content();
   }
   /// Memory for the values: that of before, unless others see it or it lies otherwise.
   void make_room(DType dtype) {
@@ -82,7 +83,7 @@ void CastCache::convert_changed() {
     if (!is_alone && !entry.is_current()) {
       entry.make_room(i->first.second);
       entry.storage = entry.parameter.storage();
-      entry.version = entry.parameter.version();
+      entry.content = entry.storage->content();
       from.push_back(entry.parameter.detach());
       to.push_back(entry.values);
     }
@@ -104,12 +105,14 @@ bool is_convertible(const Tensor& x) {
   return x.defined() && is_floating(x.dtype()) && x.dtype() != DType::float64;
 }
 
-/// Keeps converted parameters (leaves that ask for a gradient) in the cache, since they are used more than once.
+/// Keeps converted parameters (leaves that ask for a gradient) in the cache, since they are used more than once; not
+/// those that others may change unseen.
 Tensor converted(const Tensor& x, DType dtype, CastCache& cache) {
   if (x.dtype() == dtype) {
     return x;
   }
-  return x.is_leaf() && x.requires_grad() ? cache.get(x, dtype) : cast(x, dtype);
+  const bool is_kept = x.is_leaf() && x.requires_grad() && x.storage()->content().has_value();
+  return is_kept ? cache.get(x, dtype) : cast(x, dtype);
 }
 
 }  // namespace

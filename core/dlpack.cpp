@@ -78,6 +78,11 @@ void finish_work(Device device) noexcept {
 
 /// What an exported tensor keeps alive.
 struct Exported {
+  explicit Exported(Tensor tensor) : x(std::move(tensor)) { x.storage()->begin_sharing(); }
+  ~Exported() { x.storage()->end_sharing(); }
+  Exported(const Exported&) = delete;
+  Exported& operator=(const Exported&) = delete;
+
   Tensor x;
   DLManagedTensor managed{};
 
@@ -93,10 +98,9 @@ struct Exported {
 
 DLManagedTensor* to_dlpack(const Tensor& x) {
   check_defined("to_dlpack", "x", x);
-  auto exported = std::make_unique<Exported>();
   const DLDevice device = dl_device_of(x.device());
   synchronize(x.device());
-  exported->x = x.detach();
+  auto exported = std::make_unique<Exported>(x.detach());
   TensorImpl& impl = exported->x.impl();
   const auto* const code = std::ranges::find(kCodes, impl.dtype, &Code::dtype);
   exported->managed.dl_tensor = {.data = exported->x.device_pointer(),
@@ -146,6 +150,7 @@ Tensor from_dlpack(DLManagedTensor* managed) {
       (*owner)->deleter(*owner);
     }
   });
+  storage->begin_sharing();  // for good: nobody says when the other side has let go of it
   Tensor x(std::move(storage), sizes, strides, /* offset= */ 0, dtype);
   *owner = managed;
   return x;

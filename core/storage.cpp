@@ -28,6 +28,18 @@ Storage::~Storage() {
   }
 }
 
+void Storage::end_sharing() {
+  ++ended_sharings_;
+  --sharers_;
+}
+
+std::optional<int64_t> Storage::content() const {
+  if (sharers_ > 0) {
+    return std::nullopt;
+  }
+  return version_ + ended_sharings_;  // neither ever falls
+}
+
 void Storage::note_recorded_change(uint64_t family) {
   const std::lock_guard lock(mutex_);
   const auto known = find_family(recorded_versions_, family);

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -50,14 +51,25 @@ class Storage {
     return has_recorded_changes_ ? find_recorded_version(family) : -1;
   }
 
-  /// The T that belongs to this version of the memory; at first it is T(). Only one is kept: a call after a change of
-  /// version, or for another T, replaces it. A pointer that is still held stays valid. Any thread may call this.
+  /// Until end_sharing(), others that count no version may write to this memory: NumPy, or another framework.
+  void begin_sharing() { ++sharers_; }
+  void end_sharing();
+  /// A number that only this content of the memory has; none while others may write to it.
+  [[nodiscard]] std::optional<int64_t> content() const;
+
+  /// The T that belongs to this content of the memory; at first it is T(). Only one is kept: a call after a change, or
+  /// for another T, replaces it; none is kept while others may write to the memory. A pointer that is still held stays
+  /// valid. Any thread may call this.
   template <class T>
   std::shared_ptr<T> derived() {
+    const std::optional<int64_t> now = content();
+    if (!now) {
+      return std::make_shared<T>();
+    }
     const std::lock_guard lock(mutex_);
-    auto current = derived_version_ == version() ? std::dynamic_pointer_cast<T>(derived_) : nullptr;
+    auto current = derived_content_ == now ? std::dynamic_pointer_cast<T>(derived_) : nullptr;
     if (current == nullptr) {
-      derived_version_ = version();
+      derived_content_ = now;
       derived_ = current = std::make_shared<T>();
     }
     return current;
@@ -71,11 +83,13 @@ class Storage {
   Device device_;
   std::function<void()> release_;  // none: data_ is the allocator's
   std::atomic<int64_t> version_ = 0;
+  std::atomic<int64_t> sharers_ = 0;
+  std::atomic<int64_t> ended_sharings_ = 0;
   std::atomic<uint64_t> families_ = 0;
   std::atomic<bool> has_recorded_changes_ = false;
   mutable std::mutex mutex_;  // for the members below
   std::vector<std::pair<uint64_t, int64_t>> recorded_versions_;
-  int64_t derived_version_ = -1;
+  std::optional<int64_t> derived_content_;
   std::shared_ptr<DerivedData> derived_;
 };
 

@@ -3,6 +3,7 @@
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
+#include "core/trace.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product.h"
@@ -65,18 +66,23 @@ Strides dense_strides(const Sizes& sizes, const Axes& order) {
 
 /// The places of the elements of x and of the result.
 struct Rows {
-  Tensor tensor;      // x, or a contiguous copy
+  Tensor tensor;      // x, or a contiguous copy where the rows of more than two axes are no matrix
   Axes order;         // of the leading axes
   int64_t count = 0;  // of rows
 
   explicit Rows(const Tensor& x) : tensor(x), order(memory_order(x)), count(leading_numel(x)) {
-    if (!(without_size_1(x.sizes(), dense_strides(x.sizes(), order)) == without_size_1(x.sizes(), x.strides()))) {
+    const bool is_matrix = x.rank() == 2;  // matrix_view() reads any strides
+    if (!is_matrix &&
+        !(without_size_1(x.sizes(), dense_strides(x.sizes(), order)) == without_size_1(x.sizes(), x.strides()))) {
       tensor = contiguous_copy(x);
       std::iota(order.begin(), order.end(), 0);
     }
   }
   /// (count, features)
   [[nodiscard]] Tensor matrix() const {
+    if (tensor.rank() == 2) {
+      return tensor.detach();
+    }
     const int64_t features = tensor.sizes().back();
     return alias(tensor.detach(), {count, features}, {features, 1}, tensor.offset());
   }
@@ -171,6 +177,7 @@ Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   const Tensor y = empty_strided(sizes, strides, {.dtype = x.dtype(), .device = x.device()});
   const bool keep = is_constant_weight(weight);
   const NoGradGuard no_grad;
+  const TracePause not_noted;
   const bool done = multiply_act_into(
       matrix_view(rows.matrix()), matrix_view(transpose(weight, 0, 1)), bias_read, y.device_pointer(), outputs,
       {.activation = then.activation, .scale = pointer_or_null(scale), .residual = pointer_or_null(residual)}, keep);
@@ -198,7 +205,8 @@ Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
     check_arguments(x, weight, bias);
     check_operand("scale", then.scale, {weight.size(0)}, x);
     check_operand("residual", then.residual, with_last(x.sizes(), weight.size(0)), x);
-    const Tensor y = !recorded && x.dtype() == DType::float32 ? linear_act_in_one(x, weight, bias, then) : Tensor();
+    const bool in_one = !recorded && !is_tracing() && x.dtype() == DType::float32;  // a trace has the ops one by one
+    const Tensor y = in_one ? linear_act_in_one(x, weight, bias, then) : Tensor();
     if (y.defined()) {
       return y;
     }
@@ -223,12 +231,12 @@ Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
   const Sizes sizes = with_last(x.sizes(), outputs);
   const Tensor y = empty_strided(sizes, dense_strides(sizes, rows.order), {.dtype = x.dtype(), .device = x.device()});
   if (y.numel() > 0) {
-    const Tensor matrix = x.rank() == 2 ? x : rows.matrix();
     const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
     const bool keep = is_constant_weight(weight);
     const NoGradGuard no_grad;
-    multiply_into(matrix_view(matrix), matrix_view(transpose(weight, 0, 1)), bias_read, y.device_pointer(), outputs,
-                  keep);
+    const TracePause not_noted;
+    multiply_into(matrix_view(rows.matrix()), matrix_view(transpose(weight, 0, 1)), bias_read, y.device_pointer(),
+                  outputs, keep);
   }
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();

@@ -122,7 +122,7 @@ void multiply_distinct(const Tensor& a, const Tensor& b, const Sizes& batch, con
     repeated.erase(repeated.size() - 1);
     // Along the axes that are left, only the first products are there.
     const Tensor there = first_along(out, repeated, batch);
-    copy_into(narrow(there, axis, 0, 1), narrow(there, axis, 1, batch[axis] - 1));
+    copy_into(part_of(there, axis, 0, 1), part_of(there, axis, 1, batch[axis] - 1));
   }
 }
 
@@ -142,18 +142,44 @@ Tensor right_gradient(const Tensor& a, const Tensor& dy, const Sizes& b_sizes) {
 
 }  // namespace
 
+namespace {
+
+/// True iff an axis begins again before the one inside it has ended, as windows into a sequence do. Libraries take no
+/// such strides. Axes without steps do not count.
+bool interleaves(const Tensor& x) {
+  Axes order;
+  for (int64_t axis = 0; axis < x.rank(); ++axis) {
+    if (x.sizes()[axis] > 1 && x.strides()[axis] > 0) {
+      order.push_back(axis);
+    }
+  }
+  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides()[a] < x.strides()[b]; });
+  int64_t end = 1;
+  for (const int64_t axis : order) {
+    if (x.strides()[axis] < end) {
+      return true;
+    }
+    end = x.sizes()[axis] * x.strides()[axis];
+  }
+  return false;
+}
+
+}  // namespace
+
 MatrixView matrix_view(const Tensor& x) {
   const int64_t rows = x.size(-2);
   const int64_t columns = x.size(-1);
   // An axis of size 1 has any stride; give it one that kernels accept.
   const int64_t row = rows == 1 ? std::max<int64_t>(columns, 1) : x.stride(-2);
   const int64_t column = columns == 1 ? 1 : x.stride(-1);
-  if (column == 1 && row >= columns) {
-    return {x, row, column};
-  }
   const int64_t down = rows == 1 ? 1 : x.stride(-2);
-  if (down == 1 && x.stride(-1) >= rows) {
-    return {x, down, x.stride(-1)};
+  if (!interleaves(x)) {
+    if (column == 1 && row >= columns) {
+      return {x, row, column};
+    }
+    if (down == 1 && x.stride(-1) >= rows) {
+      return {x, down, x.stride(-1)};
+    }
   }
   const Tensor copy = copy_of(x, MemoryFormat::contiguous);
   return {copy, std::max<int64_t>(columns, 1), 1};
@@ -218,6 +244,7 @@ Tensor product(const Tensor& a, const Tensor& b) {
   Sizes sizes = batch;
   sizes.push_back(a.size(-2));
   sizes.push_back(b.size(-1));
+  checked_numel("matmul", sizes);
   const Tensor out = empty(sizes, {.dtype = a.dtype(), .device = a.device()});
   if (a.size(-1) == 0) {
     zero_(out);  // an empty sum

@@ -15,8 +15,8 @@ namespace norma {
 Tensor matmul(const Tensor& a, const Tensor& b);
 
 /// Linear layer: x · weightᵀ + bias over the last axis: x (…, in), weight (out, in), bias (out) or undefined; result
-/// (…, out). If x's last axis is innermost in memory, the result keeps the order of x's axes (so the NHWC view of a
-/// channels_last tensor stays one). Differentiable, also twice.
+/// (…, out). If x has no gaps and its last axis is innermost, the result keeps the order of x's axes (so the NHWC view
+/// of a channels_last tensor stays one). Differentiable, also twice.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 /// The steps of linear_act() after the product.

@@ -16,14 +16,6 @@ std::string numbered(size_t i) {
   return fmt::format("xs[{}]", i);
 }
 
-/// `length` elements of one axis of x, off the tape.
-Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
-  Sizes sizes = x.sizes();
-  sizes[axis] = length;
-  const int64_t skipped = sizes.numel() == 0 ? 0 : start * x.stride(axis);
-  return alias(x, sizes, x.strides(), x.offset() + skipped);
-}
-
 /// Throws unless index is int64 of rank 1 with values in [0, size).
 void check_index(std::string_view op, const Tensor& index, int64_t size, Device device) {
   check_defined(op, "index", index);

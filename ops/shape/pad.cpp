@@ -89,8 +89,7 @@ void check_reach(PadMode mode, int64_t axis, int64_t before, int64_t after, int6
 
 /// Copies the part of x that padding leaves to its place in y.
 void copy_part_that_stays(const Tensor& x, const Sizes& before, const Sizes& after, const Tensor& y) {
-  const TracePause not_noted;
-  Tensor from = x.detach();
+  Tensor from = x;
   Tensor to = y;
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     const int64_t start = std::max<int64_t>(-before[axis], 0);
@@ -98,8 +97,8 @@ void copy_part_that_stays(const Tensor& x, const Sizes& before, const Sizes& aft
     if (end <= start) {
       return;
     }
-    from = narrow(from, axis, start, end - start);
-    to = narrow(to, axis, std::max<int64_t>(before[axis], 0), end - start);
+    from = part_of(from, axis, start, end - start);
+    to = part_of(to, axis, std::max<int64_t>(before[axis], 0), end - start);
   }
   copy_into(from, to);
 }

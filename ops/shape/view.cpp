@@ -80,7 +80,8 @@ std::optional<Strides> view_strides(const Sizes& sizes, const Strides& strides, 
 
 /// A gradient in the memory format of its tensor. Only a view of a channels_last tensor can lose it.
 Tensor in_format(const Tensor& gradient, MemoryFormat format) {
-  return format == MemoryFormat::channels_last ? to(gradient, format) : gradient;
+  const bool has_lost_it = format == MemoryFormat::channels_last && gradient.suggest_memory_format() != format;
+  return has_lost_it ? to(gradient, format) : gradient;
 }
 
 Tensor recorded_view(const Tensor& x, const Sizes& sizes, const Strides& strides) {
@@ -140,7 +141,9 @@ Tensor with_axis(const Tensor& x, int64_t axis) {
   sizes.insert(axis, 1);
   describe("unsqueeze", [&] { return OpAttributes{{"axis", axis}}; });
   return record("unsqueeze", {x}, alias(x, sizes, strides, x.offset()), {},
-                [axis](const Tensor& dy, const BackwardContext&) { return Tensors{without_axis(dy, axis)}; });
+                [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                  return Tensors{in_format(without_axis(dy, axis), format)};
+                });
 }
 
 /// Drops an axis of size 1.
@@ -219,9 +222,10 @@ Tensor permute(const Tensor& x, const Axes& order) {
     return OpAttributes{{"order", axes}};
   });
   const bool remade = can_be_remade(x);
-  const Tensor y =
-      record("permute", {x}, alias(x, sizes, strides, x.offset()), remade ? Tensors{x} : Tensors{},
-             [inverse](const Tensor& dy, const BackwardContext&) { return Tensors{permute(dy, inverse)}; });
+  const Tensor y = record("permute", {x}, alias(x, sizes, strides, x.offset()), remade ? Tensors{x} : Tensors{},
+                          [inverse, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                            return Tensors{in_format(permute(dy, inverse), format)};
+                          });
   if (remade) {
     offer_remake(y, [order](const BackwardContext& c) { return permute(c.saved(0), order); });
   }
@@ -230,8 +234,9 @@ Tensor permute(const Tensor& x, const Axes& order) {
 
 Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
   check_defined("transpose", "x", x);
-  const int64_t first = normalize_axis("transpose", a, x.rank());
-  const int64_t second = normalize_axis("transpose", b, x.rank());
+  const int64_t rank = std::max<int64_t>(x.rank(), 1);  // rank 0 counts as one axis of size 1
+  const int64_t first = normalize_axis("transpose", a, rank);
+  const int64_t second = normalize_axis("transpose", b, rank);
   Axes order;
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     order.push_back(axis == first ? second : axis == second ? first : axis);
@@ -264,9 +269,10 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
     }
   }
   checked_numel("expand", target);
-  return record(
-      "expand", {x}, alias(x, target, strides, x.offset()), {},
-      [from = x.sizes()](const Tensor& dy, const BackwardContext&) { return Tensors{sum_to_size(dy, from)}; });
+  return record("expand", {x}, alias(x, target, strides, x.offset()), {},
+                [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                  return Tensors{in_format(sum_to_size(dy, from), format)};
+                });
 }
 
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
@@ -294,6 +300,10 @@ Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
   return recorded_part(x, {.axis = axis, .start = first, .length = length, .step = 1});
 }
 
+Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
+  return alias_of_part(x, {.axis = axis, .start = start, .length = length, .step = 1});
+}
+
 Tensor select(const Tensor& x, int64_t axis, int64_t index) {
   check_defined("select", "x", x);
   axis = normalize_axis("select", axis, x.rank());
@@ -319,8 +329,8 @@ Tensor unsqueeze(const Tensor& x, int64_t axis) {
 
 Tensor squeeze(const Tensor& x, int64_t axis) {
   check_defined("squeeze", "x", x);
-  axis = normalize_axis("squeeze", axis, x.rank());
-  return x.size(axis) == 1 ? without_axis(x, axis) : x;
+  axis = normalize_axis("squeeze", axis, std::max<int64_t>(x.rank(), 1));  // rank 0 counts as one axis of size 1
+  return x.rank() > 0 && x.size(axis) == 1 ? without_axis(x, axis) : x;
 }
 
 Tensor squeeze(const Tensor& x) {

@@ -15,6 +15,7 @@ Tensor reshape(const Tensor& x, const Sizes& sizes);
 /// Merges axes [start, end] into one, as reshape(). Rank 0 counts as one axis of size 1.
 Tensor flatten(const Tensor& x, int64_t start = 0, int64_t end = -1);
 Tensor permute(const Tensor& x, const Axes& order);
+/// Rank 0 counts as one axis of size 1, also in squeeze().
 Tensor transpose(const Tensor& x, int64_t a, int64_t b);
 /// Repeats axes of size 1 with stride 0; new axes are added in front, those of size 1 with the stride of unsqueeze();
 /// -1 keeps a size. Throws Error when the number of elements does not fit into 64 bits.
@@ -23,6 +24,8 @@ Tensor expand(const Tensor& x, const Sizes& sizes);
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step = 1);
 /// slice() by length.
 Tensor narrow(const Tensor& x, int64_t axis, int64_t start, int64_t length);
+/// narrow() without the tape and without a check, for ops whose own work it is.
+Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length);
 /// One index of an axis; the axis disappears.
 Tensor select(const Tensor& x, int64_t axis, int64_t index);
 Tensor unsqueeze(const Tensor& x, int64_t axis);

@@ -1,10 +1,12 @@
 #include "ops/matmul/matmul.h"
 
+#include "core/op_profile.h"
 #include "core/parallel.h"
 #include "core/tape.h"
 #include "cuda_devices.h"
 #include "device_with.h"
 #include "error_text.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
 #include <string>
@@ -209,8 +211,8 @@ TEST_CASE("linear: the NHWC view of a channels_last tensor stays one, and so doe
   const Tensor weight = random_tensor({7, 5}, 2, DType::float32);
   const Tensor y = permute(linear(permute(x, {0, 2, 3, 1}), weight), {0, 3, 1, 2});
   CHECK(y.strides() == channels_last_strides({2, 7, 3, 4}));
-  y.backward(random_tensor(y.sizes(), 3, DType::float32));
-  CHECK(x.grad().strides() == channels_last_strides({2, 5, 3, 4}));
+  const Tensor dx = grad({y}, {x}, {random_tensor(y.sizes(), 3, DType::float32)})[0];
+  CHECK(dx.strides() == channels_last_strides({2, 5, 3, 4}));
   // One pixel: strides alone must keep the format.
   const Tensor pixel = copy_of(random_tensor({2, 5, 1, 1}, 1, DType::float32), MemoryFormat::channels_last);
   const Tensor z = permute(linear(permute(pixel, {0, 2, 3, 1}), weight), {0, 3, 1, 2});
@@ -258,6 +260,42 @@ TEST_CASE("linear: reordered weights that inference keeps follow every change of
   fill_(narrow(weight.detach(), 0, 1, 2), 0.5);
   CHECK(max_difference(linear(x, weight, {}), reference(x, transpose(weight, 0, 1))) <= 1e-3);  // sums of up to 150
   CHECK(differ(linear(x, weight, {}), before, 1));
+}
+
+TEST_CASE("matmul: windows that overlap in memory") {
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16}) {
+    CAPTURE(to_string(dtype));
+    const Tensor memory = to(random_tensor({2 * 64 + 64 * 64}, 1), dtype);
+    const Tensor windows = alias(memory, {33, 8, 32}, {32, 32, 1}, 0);
+    const Tensor hankel = alias(memory, {3, 64, 64}, {64, 1, 64}, 0);
+    const auto other = [&](const Sizes& sizes) { return to(random_tensor(sizes, 2), dtype); };
+    for (const auto& [a, b] : {std::pair(windows, other({33, 32, 16})),
+                               {windows, other({32, 16})},
+                               {other({33, 16, 8}), windows},
+                               {other({3, 48, 64}), hankel},
+                               {hankel, other({64, 48})}}) {
+      const Tensor expected = matmul(copy_of(a, MemoryFormat::contiguous), copy_of(b, MemoryFormat::contiguous));
+      CHECK(max_difference(matmul(a, b), expected) <= 1e-2 * largest_number(expected));
+    }
+  }
+}
+
+TEST_CASE("linear: rows with gaps and columns in other order are read where they lie") {
+  const Tensor weight = random_tensor({34, 30}, 2, DType::float32).set_requires_grad();
+  for (const Tensor& x : {transpose(random_tensor({30, 20}, 1, DType::float32), 0, 1),
+                          narrow(random_tensor({20, 40}, 1, DType::float32), 1, 3, 30)}) {
+    const Tensor leaf = x.detach().set_requires_grad();
+    OpProfile profile;
+    const Tensor y = linear(leaf, weight, {});
+    const Tensor dy = random_tensor(y.sizes(), 3, DType::float32);
+    const Tensors got = grad({y}, {leaf, weight}, {dy});
+    for (const OpRecord& record : profile.records()) {
+      CHECK(record.work.op != "copy");
+    }
+    CHECK(max_difference(y, reference(x, transpose(weight.detach(), 0, 1))) <= 1e-5);
+    CHECK(max_difference(got[0], reference(dy, weight.detach())) <= 1e-5);
+    CHECK(max_difference(got[1], reference(transpose(dy, 0, 1), x)) <= 1e-5);
+  }
 }
 
 TEST_CASE("linear: an empty batch gives an empty result and zero gradients") {

@@ -109,6 +109,9 @@ TEST_CASE("flatten: merges a range of axes in row-major order, whatever the form
   CHECK(flatten(y, 1).to_vector<double>() == x.to_vector<double>());
   CHECK(flatten(y, 2).strides() == Strides{60, 1, 3});
   CHECK(flatten(scalar(3)).sizes() == Sizes{1});
+  CHECK(squeeze(scalar(3), -1).sizes().empty());
+  CHECK(transpose(scalar(3), 0, -1).sizes().empty());
+  CHECK_THROWS_WITH_AS(squeeze(scalar(3), 1), "squeeze: axis: expected a value in [-1, 1), got 1", Error);
   CHECK(flatten(scalar(3), -1, 0).sizes() == Sizes{1});
   CHECK_THROWS_WITH_AS(flatten(scalar(3), 5), "flatten: axis: expected a value in [-1, 1), got 5", Error);
   CHECK_THROWS_WITH_AS(flatten(scalar(3), 0, 1), "flatten: axis: expected a value in [-1, 1), got 1", Error);
@@ -264,4 +267,7 @@ TEST_CASE("views: the gradient of a channels_last tensor is channels_last") {
   CHECK(gradient_format([](const Tensor& x) { return reshape(x, {2, 3, 20}); }) == MemoryFormat::channels_last);
   CHECK(gradient_format([](const Tensor& x) { return slice(x, 1, 0, 2); }) == MemoryFormat::channels_last);
   CHECK(gradient_format([](const Tensor& x) { return select(x, 0, 1); }) == MemoryFormat::channels_last);
+  CHECK(gradient_format([](const Tensor& x) { return unsqueeze(x, 0); }) == MemoryFormat::channels_last);
+  CHECK(gradient_format([](const Tensor& x) { return transpose(x, 2, 3); }) == MemoryFormat::channels_last);
+  CHECK(gradient_format([](const Tensor& x) { return expand(x, {3, 2, 3, 4, 5}); }) == MemoryFormat::channels_last);
 }

@@ -68,10 +68,13 @@ class PackedWeights : public DerivedData {
         return packed.memory.data();
       }
     }
-    const Packed& packed = packed_.emplace_back(theirs, ours);
-    ours.set_data_handle(packed.memory.data());
+    std::list<Packed> made;
+    made.emplace_back(theirs, ours);
+    void* const data = made.back().memory.data();
+    ours.set_data_handle(data);
     dnnl::reorder(reorder).execute(stream, const_cast<dnnl::memory&>(theirs), ours);
-    return packed.memory.data();
+    packed_.splice(packed_.end(), made);  // only now: the reorder may fail
+    return data;
   }
 
  private:
