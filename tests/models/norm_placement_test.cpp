@@ -125,7 +125,7 @@ TEST_CASE("norm placement: a block's output and gradients are those of plain ops
         CHECK(size > 0.1);
         CHECK(max_difference(y, plain_y) <= 1e-11 * size);
 
-        const Tensor dy = random_tensor(y.sizes(), 4);
+        const Tensor dy = copy_of(random_tensor(y.sizes(), 4), format);
         CHECK(grad({y}, {x}, {dy}, {.retain_graph = true})[0].is_contiguous(format));
         y.backward(dy);
         plain_y.backward(dy);
