@@ -119,11 +119,13 @@ void write_onnx(const State& state, const ExportedNetwork& network) {
                            theirs.largest, own.largest);
     add_metadata(model, "norma.largest_error", compared);
   }
-  if (!model.data_file.empty()) {  // first, so that the file never stands there without it
+  if (!model.data_file.empty()) {
     data->write(model.data.data(), model.data.size());
-    data->commit();
   }
   written.write(model.bytes.data(), model.bytes.size());
+  if (!model.data_file.empty()) {  // first, so that the other never stands there without it
+    data->commit();
+  }
   written.commit();
   train::say("{}: {:.1f} MB{}, opset {}; {}\n", output.string(), static_cast<double>(model.bytes.size()) / 1e6,
              model.data_file.empty()

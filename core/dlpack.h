@@ -9,10 +9,10 @@ namespace norma {
 /// x as other frameworks take it (DLPack, https://dmlc.github.io/dlpack): its memory, sizes, strides and dtype, without
 /// a copy and without its place on the tape. The memory lives as long as x, its views, or the result, whose `deleter`
 /// the taker calls once. Until then the taker's changes of values are seen, but not counted: call
-/// Tensor::bump_version() after one, so that backward notices a saved tensor that has changed. Work that x waits for on
-/// a GPU is done when this returns. The deleter waits for the work of CUDA's default stream; work of the taker in
-/// streams that do not wait for that one must be done before. Throws Error for cuda-emulated, whose memory nobody else
-/// may touch.
+/// Tensor::bump_version() after one, so that backward notices a saved tensor that has changed, and an optimizer that
+/// its float32 copy of a 16-bit parameter is old. Work that x waits for on a GPU is done when this returns. The deleter
+/// waits for the work of CUDA's default stream; work of the taker in streams that do not wait for that one must be done
+/// before. Throws Error for cuda-emulated, whose memory nobody else may touch.
 DLManagedTensor* to_dlpack(const Tensor& x);
 
 /// A tensor on the memory of another framework, without a copy; it takes over `managed` and calls its deleter when the

@@ -58,8 +58,8 @@ class TracePause {
   Trace* before_;
 };
 
-/// True iff this thread's ops are noted. The norms of ops/map_norm/ are then computed by the ops that they are made of,
-/// not by kernels of their own.
+/// True iff this thread's ops are noted. The norms of ops/map_norm/ and linear_act() are then computed by the ops that
+/// they are made of, not by kernels of their own.
 bool is_tracing();
 
 /// Sets the attributes of the next op of this name. Call it only while ops are noted.

@@ -10,6 +10,7 @@
 #include "ops/shape/view.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <string_view>
 #include <vector>
@@ -196,6 +197,8 @@ OnnxModel export_onnx(nn::Module& module, const Tensor& example, const OnnxOptio
         to_string(example.sizes()));
   check(options.opset >= kFirstOpset && options.opset <= kLastOpset, kOp, "opset: expected {} to {}, got {}",
         kFirstOpset, kLastOpset, options.opset);
+  check(std::filesystem::path(options.data_file).filename() == options.data_file, kOp,
+        "data_file: expected a name without a folder, got '{}'", options.data_file);
   for (const auto& [name, x] : module.state_dict()) {
     check(!is_floating(x.dtype()) || x.dtype() == example.dtype(), kOp,
           "{}: expected the dtype of the example, {}, got {}", name, to_string(example.dtype()), to_string(x.dtype()));

@@ -33,7 +33,7 @@ struct OnnxModel {
 /// on the number of images, for a file of 2 GiB and more without a data_file, and where libonnx is not in this build.
 OnnxModel export_onnx(nn::Module& module, const Tensor& example, const OnnxOptions& options = {});
 
-/// The file keeps `text` under `name` from now on, beside what it holds.
+/// The file keeps `text` under `name` from now on, beside what it holds. ONNX takes each name once.
 void add_metadata(OnnxModel& model, const std::string& name, const std::string& text);
 
 /// False: export_onnx() throws.

@@ -46,8 +46,8 @@ nn::NamedTensors own_statistics(const nn::Module& model) {
       }
     }
   }
-  nn::NamedTensors own = model.named_buffers();
-  std::erase_if(own, [&](const auto& buffer) {  // counts of batches are the same, too
+  nn::NamedTensors own = model.named_buffers(/* remove_duplicate= */ false);  // averages have all names
+  std::erase_if(own, [&](const auto& buffer) {                                // counts of batches are the same, too
     return !is_floating(buffer.second.dtype()) ||
            std::ranges::any_of(same, [&](const Tensor& x) { return x.is_same(buffer.second); });
   });
@@ -99,11 +99,13 @@ class Kept {
   }
   /// `saved` has tensors of the same names, which may share memory with these: they keep their values.
   void give_back(nn::NamedTensors& saved) const {
-    for (size_t i = 0; i < live_.size(); ++i) {
-      const auto kept = std::ranges::find(saved, live_[i].first, &nn::NamedTensors::value_type::first);
+    for (const auto& [name, x] : live_) {  // all of them first: two names may have one memory
+      const auto kept = std::ranges::find(saved, name, &nn::NamedTensors::value_type::first);
       if (kept != saved.end()) {
         kept->second = copy_of(kept->second);
       }
+    }
+    for (size_t i = 0; i < live_.size(); ++i) {
       copy_into(before_[i], live_[i].second.detach());
       live_[i].second.bump_version();
     }

@@ -2,7 +2,6 @@
 
 // The part of core/cuda/kernel.h that nvcc compiles, for the device cuda.
 
-#include "core/allocator.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/warp.h"
 #include "core/device.h"

@@ -177,7 +177,6 @@ Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   const Tensor y = empty_strided(sizes, strides, {.dtype = x.dtype(), .device = x.device()});
   const bool keep = is_constant_weight(weight);
   const NoGradGuard no_grad;
-  const TracePause not_noted;
   const bool done = multiply_act_into(
       matrix_view(rows.matrix()), matrix_view(transpose(weight, 0, 1)), bias_read, y.device_pointer(), outputs,
       {.activation = then.activation, .scale = pointer_or_null(scale), .residual = pointer_or_null(residual)}, keep);

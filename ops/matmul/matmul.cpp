@@ -140,10 +140,6 @@ Tensor right_gradient(const Tensor& a, const Tensor& dy, const Sizes& b_sizes) {
   return sum_to_size(matmul(transpose(a, -2, -1), dy), b_sizes);
 }
 
-}  // namespace
-
-namespace {
-
 /// True iff an axis begins again before the one inside it has ended, as windows into a sequence do. Libraries take no
 /// such strides. Axes without steps do not count.
 bool interleaves(const Tensor& x) {

@@ -12,7 +12,8 @@ struct MatrixView {
   int64_t column = 0;
 };
 
-/// x itself if the rows or the columns of its matrices (last two axes) are runs of memory, else a contiguous copy.
+/// x itself if the rows or the columns of its matrices (last two axes) are runs of memory and no axis begins again
+/// before the one inside it has ended, else a contiguous copy.
 MatrixView matrix_view(const Tensor& x);
 
 /// Writes a b + bias into the matrix at `c`, whose rows are `c_row` elements apart. All have rank 2; any size may be 0;

@@ -30,16 +30,11 @@ auto in_one_line(const std::string& name, F&& f) {
 class CheckedNorm final : public nn::Module {
  public:
   CheckedNorm(std::string name, const std::shared_ptr<nn::Module>& layer) : name_(std::move(name)), layer_(layer) {
-    const auto is_own = [](const std::string& path) { return path.find('.') == std::string::npos; };
-    for (const auto& [parameter, x] : layer_->named_parameters()) {
-      if (is_own(parameter)) {
-        register_parameter(parameter, x);
-      }
+    for (const auto& [parameter, x] : layer_->own_parameters()) {
+      register_parameter(parameter, x);
     }
-    for (const auto& [buffer, x] : layer_->named_buffers()) {
-      if (is_own(buffer)) {
-        register_buffer(buffer, x);
-      }
+    for (const auto& [buffer, x] : layer_->own_buffers()) {
+      register_buffer(buffer, x);
     }
     for (const auto& [child, module] : layer_->children()) {
       register_module(child, module);

@@ -119,6 +119,8 @@ TEST_CASE("norma export: what onnxruntime says") {
   const std::string wrong = weights.refusal("--output x.onnx --check", zeros);
   CHECK_MESSAGE(wrong.starts_with("norma: export: --check: expected an error of at most "), wrong);
   CHECK(wrong.ends_with(", from float32's rounding, got 1 (root mean squares, as a share of the output's)\n"));
+  const std::string wrong_in_two = weights.refusal("--output x.onnx --check --external-data", zeros);
+  CHECK_MESSAGE(wrong_in_two.starts_with("norma: export: --check: expected an error of at most "), wrong_in_two);
   const Outcome unchecked = weights.exported("--output x.onnx", zeros);
   CHECK_MESSAGE(
       unchecked.out.starts_with("x.onnx: 13.5 MB, opset 18; onnxruntime 0.1: largest error 1 of the largest output, "),

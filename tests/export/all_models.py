@@ -148,7 +148,8 @@ def measure(bench, model, norm, size):
     for opset in (18, 21):
         for fold in folds:
             path = bench.folder / "network.onnx"
-            path.unlink(missing_ok=True)
+            for written in (path, path.with_name("network.onnx.data")):
+                written.unlink(missing_ok=True)
             fault = bench.run(bench.norma, "export", *network, "--checkpoint", weights, "--img-size", size, "--opset",
                               opset, "--dynamic-batch", *(["--fold"] if fold else []), "--output", path)
             row = {"model": model, "norm": norm, "size": size, "opset": opset, "fold": fold, "images": 0}

@@ -275,6 +275,8 @@ TEST_CASE("onnx: parameters that are called like values of the graph") {
 
 TEST_CASE("onnx: what cannot be written is refused with the reason") {
   CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 21, got 17");
+  CHECK(refusal([](const Tensor& x) { return x; }, {.data_file = "folder/x.data"}) ==
+        "export_onnx: data_file: expected a name without a folder, got 'folder/x.data'");
   CHECK(refusal([](const Tensor& x) {
           Tensor y = mul(x, 2);
           add_(y, 1);

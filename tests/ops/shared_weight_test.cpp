@@ -1,5 +1,6 @@
 #include "core/autocast.h"
 #include "core/dlpack.h"
+#include "core/factory.h"
 #include "ops/conv/conv.h"
 #include "ops/matmul/matmul.h"
 #include "support.h"
@@ -45,6 +46,16 @@ TEST_CASE("inference follows changes of a weight that others make by DLPack and 
       CHECK(largest_number(results(w)) == one);
     }
   }
+}
+
+TEST_CASE("inference follows changes of a weight whose memory is another's") {
+  const NoGradGuard no_grad;
+  const Tensor x = ones({300, 300});
+  const Tensor theirs = ones({330, 300});
+  const Tensor weight = from_dlpack(to_dlpack(theirs)).set_requires_grad();
+  const double one = largest_number(linear(x, weight, {}));
+  fill_(theirs, 2);  // counted there, not in weight's storage
+  CHECK(largest_number(linear(x, weight, {})) == 2 * one);
 }
 
 }  // namespace norma::test

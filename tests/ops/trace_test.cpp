@@ -1,12 +1,14 @@
 #include "core/trace.h"
 
 #include "error_text.h"
+#include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 #include "support.h"
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +32,28 @@ TEST_CASE("trace: ops in their order, with inputs, results and attributes, recor
     CHECK(std::get<std::vector<int64_t>>(trace.ops()[2].attributes.at("axes")) == std::vector<int64_t>{1});
     CHECK(std::get<int64_t>(trace.ops()[2].attributes.at("keepdim")) == 1);
     CHECK(trace.ops()[2].outputs.at(0).is_same(y));
+  }
+}
+
+TEST_CASE("trace: products are one op each, without views of their own") {
+  const auto names_of = [](const std::function<void()>& f) {
+    const Trace trace;
+    f();
+    std::string names;
+    for (const TracedOp& op : trace.ops()) {
+      names += op.op + " ";
+    }
+    return names;
+  };
+  const Tensor x = test::random_tensor({40, 30}, 1, DType::float32);
+  const Tensor weight = test::random_tensor({50, 30}, 2, DType::float32);
+  const Tensor a = expand(test::random_tensor({2, 4, 5}, 3, DType::float32), {3, 2, 4, 5});
+  const Tensor b = expand(test::random_tensor({2, 5, 6}, 4, DType::float32), {3, 2, 5, 6});
+  for (const bool gradients : {true, false}) {
+    const GradModeGuard mode(gradients);
+    CHECK(names_of([&] { linear(x, weight); }) == "linear ");
+    CHECK(names_of([&] { matmul(a, b); }) == "matmul ");
+    CHECK(names_of([&] { linear_act(x, weight, {}, {.activation = Activation::gelu}); }) == "linear gelu ");
   }
 }
 

@@ -1,4 +1,3 @@
-#include "core/allocator.h"
 #include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/workspace.h"
