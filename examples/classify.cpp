@@ -1,9 +1,9 @@
-// Classifies a picture, with a network with torchvision's or timm's weights, and a JPEG or PNG of yours.
+// Classifies a JPEG or PNG of yours, by a network with torchvision's or timm's weights.
 //   classify WEIGHTS.safetensors IMAGE [CLASSES.txt]
 // CLASSES.txt has a name in each line. In Python, with torchvision:
 //   safetensors.torch.save_file(torchvision.models.resnet50(weights="DEFAULT").state_dict(), "resnet50.safetensors")
 // Rotations noted in EXIF are not applied: the picture is read as it lies in the file.
-// Without arguments the example makes a network with random weights and a picture, and classifies that.
+// With fewer than two arguments the example makes a network with random weights and a picture, and classifies that.
 
 #include <norma/norma.h>
 
