@@ -15,6 +15,7 @@
 namespace norma::test {
 
 TEST_CASE("inference follows changes of a weight that others make by DLPack and nobody counts") {
+  const DefaultDeviceGuard on_host(kCpu);  // nobody else may touch other devices' memory
   const NoGradGuard no_grad;
   const Tensor x = ones({300, 300});
   const Tensor images = ones({2, 64, 20, 20});
@@ -49,6 +50,7 @@ TEST_CASE("inference follows changes of a weight that others make by DLPack and 
 }
 
 TEST_CASE("inference follows changes of a weight whose memory is another's") {
+  const DefaultDeviceGuard on_host(kCpu);  // nobody else may touch other devices' memory
   const NoGradGuard no_grad;
   const Tensor x = ones({300, 300});
   const Tensor theirs = ones({330, 300});
