@@ -139,7 +139,7 @@ std::vector<std::vector<Option>> table() {
                     {.on_resume = kFixed, .absent = "2 for images below 64 pixels, else 4", .value_name = "P"}),
              Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
                     "ConvNeXt: start value of each block's scale; 0 leaves it out",
-                    {.on_resume = kFixed, .absent = "1e-6"}),
+                    {.on_resume = kFixed, .absent = "1e-6; V2: 0"}),
              Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0",
                     {.on_resume = kFixed}),
              Option("drop-path", &Recipe::drop_path, kBelowOne,
