@@ -22,6 +22,16 @@ def test_numpy_in_place_both_ways() -> None:
     assert np.asarray(x).ctypes.data == a.ctypes.data
 
 
+def test_inference_follows_weights_that_numpy_changes() -> None:
+    layer = norma.nn.Linear(300, 330, bias=False)
+    x = norma.ones((300, 300))
+    with norma.no_grad():
+        layer.weight.numpy()[:] = 1
+        assert (layer(x).numpy() == 300).all()
+        layer.weight.numpy()[:] = 2
+        assert (layer(x).numpy() == 600).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"])
 def test_views_with_strides(dtype: str) -> None:
     base = np.arange(120).reshape(4, 5, 6) % 7
