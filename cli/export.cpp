@@ -7,6 +7,7 @@
 #include "core/device.h"
 #include "core/error.h"
 #include "core/factory.h"
+#include "core/op_profile.h"
 #include "core/random.h"
 #include "core/tape.h"
 #include "data/atomic_file.h"
@@ -83,7 +84,7 @@ bool needs_data_file(const nn::Module& model) {
   constexpr double kLargest = 2e9;  // the rest is for nodes, names and what is computed from weights
   double bytes = 0;
   for (const auto& [name, x] : model.state_dict()) {
-    bytes += static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype()));
+    bytes += bytes_of(x);
   }
   return bytes > kLargest;
 }

@@ -85,9 +85,11 @@ void with_met_pixels(const Conv2dCase& conv, const void* x, F&& f) {
 }  // namespace
 
 bool serves(const Conv2dCase& conv) {
-  const std::string_view instructions = onednn::bfloat16_instructions();
-  const bool multiplies_bfloat16 = instructions == "AMX" || instructions == "AVX512_BF16";
-  const bool faster = conv.dtype == DType::float32 || (conv.dtype == DType::bfloat16 && multiplies_bfloat16);
+  const auto multiplies_bfloat16 = [] {
+    const std::string_view instructions = onednn::bfloat16_instructions();
+    return instructions == "AMX" || instructions == "AVX512_BF16";
+  };
+  const bool faster = conv.dtype == DType::float32 || (conv.dtype == DType::bfloat16 && multiplies_bfloat16());
   return faster && conv.channels_last && conv.groups == 1 && conv.kh == 1 && conv.kw == 1 && conv.padding_h == 0 &&
          conv.padding_w == 0;
 }
