@@ -164,6 +164,7 @@ function(norma_compile_options target)
   # Bits depend on what is written, not on what is inlined where: sums keep their order, and the compiler makes no
   # fused multiply-add of its own (core/simd/lanes.h has ours). Only errno and traps are given up.
   list(APPEND options -fno-math-errno -fno-trapping-math -ffp-contract=off)
+  list(APPEND options -ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)  # the same objects in every clone
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "STATIC_LIBRARY")  # which the Python module is made of
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE ON)

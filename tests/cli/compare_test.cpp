@@ -224,7 +224,8 @@ TEST_CASE("norma compare: --resume refuses another file of weights, also where o
       resumed.err);
 }
 
-TEST_CASE("norma compare: --dynamics is drawn in the report, kept for --resume, and refused where it cannot be had") {
+TEST_CASE("norma compare: --dynamics is drawn in the report, kept for --resume, and refused where it cannot be had" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   const std::string grid = kTiny + "--norms batch,dyt --images 8 --timing-rounds 0 ";
   const Outcome made = run_norma(folder.path(), grid + "--dynamics all --output o");
@@ -256,7 +257,8 @@ TEST_CASE("norma compare: --dynamics is drawn in the report, kept for --resume, 
   CHECK(!std::filesystem::exists(folder / "p"));
 }
 
-TEST_CASE("norma compare: killed again and again, it ends with the report of one that was not") {
+TEST_CASE("norma compare: killed again and again, it ends with the report of one that was not" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   const std::string grid = kTiny + "--images 8 --norms batch,layer2d --seeds 0,1 --timing-rounds 2 --log-interval 1 ";
   REQUIRE(run_norma(folder.path(), grid + "--output whole").code == 0);
@@ -356,7 +358,8 @@ TEST_CASE("norma compare: the same command again goes on, in a run that was kill
         "norma: compare: 'o' holds another comparison (number of parts 0 → 2): choose another output folder\n");
 }
 
-TEST_CASE("norma compare: parts run on their own, and norma report makes one comparison of them") {
+TEST_CASE("norma compare: parts run on their own, and norma report makes one comparison of them" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   const std::string grid = kTiny + "--images 8 --norms batch,layer2d,group --seeds 0,1 --timing-rounds 1 --threads 1 ";
   REQUIRE(run_norma(folder.path(), grid + "--output whole").code == 0);

@@ -77,7 +77,7 @@ TEST_CASE("norma train --config: the command line comes first, also where option
   CHECK(complaint_of("no-flip = true\nflip = false\n").starts_with("norma: train: --flip: expected once"));
 }
 
-TEST_CASE("norma train: args.toml starts the same run again") {
+TEST_CASE("norma train: args.toml starts the same run again" * doctest::test_suite("again")) {
   const TemporaryFolder folder;
   write_file(folder.path() / "policy.toml", "\"layer4.*\" = \"instance\"\n");
   const std::string plain =

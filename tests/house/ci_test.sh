@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# ci_test.sh ROOT WORK: .ci/run with commands that are not the real ones: a fault of each step makes it fail, and it says
-# which steps did not run.
+# ci_test.sh ROOT WORK: .ci/run with commands that are not the real ones: a fault of each step makes it fail, it runs the
+# parts that a change reaches, and it says which parts did not run.
 set -uo pipefail
 root=$1 work=$2
 faults=0
@@ -8,7 +8,7 @@ faults=0
 rm -rf "$work"
 mkdir -p "$work/bin" "$work/tree/.ci" "$work/tree/python" "$work/tree/tests/house" "$work/tree/build/python-tools/bin" "$work/home"
 cp "$root/.ci/run" "$work/tree/.ci/run"
-for tool in awk bash cut dirname grep head mktemp paste rm sed sort tail tee; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
+for tool in awk bash dirname grep head mktemp paste rm sed sort tail tee; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
 
 fake() {  # fake FILE BODY: a command that fails where FAKE_FAULT is a part of its command line
   printf '#!%s\n%s\n' "$(command -v bash)" "$2" >"$1"
@@ -24,10 +24,14 @@ says "$@" || { printf "97%% tests passed, 1 tests failed out of 40\n\nThe follow
 echo "100% tests passed, 0 tests failed out of 40"'
 fake "$work/bin/ctest" "$wrong; $tests"
 fake "$work/tree/run" "$wrong; if [ \"\$1\" = test ]; then shift; $tests; else says \"\$@\"; fi"
-fake "$work/bin/git" 'echo "${FAKE_COMMIT:-0000000000000000000000000000000000000000}"'
+# shellcheck disable=SC2016
+fake "$work/tree/.ci/reach.py" '[ -z "${FAKE_LOST:-}" ] || [ "${NORMA_CI_ALL:-}" = 1 ] || exit 1
+[ $# -gt 0 ] || { echo "cuda reached: x.h"; echo "wheel left out: nothing"; exit; }
+[[ ${FAKE_LEFT_OUT:-} == *"$1"* ]] && [ -z "${NORMA_CI_ALL:-}" ] && exit 0
+case $1 in release | emulated | asan) echo core,ops ;; *) echo "$1" ;; esac'
+fake "$work/tree/tests/house/debian.sh" "$wrong; says"
 fake "$work/tree/python/tools.sh" "$wrong; says"
 fake "$work/tree/build/python-tools/bin/pip" '[ -z "${FAKE_OFFLINE:-}" ]'
-fake "$work/tree/tests/house/portable.sh" '[ -z "${FAKE_CHANGED:-}" ]'
 
 ci() {  # ci [NAME=VALUE…]: what it printed is in `printed`, its exit code in `code`
   printed=$(cd "$work" && env -i PATH="$work/bin" HOME="$work/home" TMPDIR="$work" "$@" bash tree/.ci/run 2>&1)
@@ -44,23 +48,25 @@ expect() {  # expect WHAT CODE TEXT…
 }
 
 ci
-expect 'no fault' 0 '123 passed, 0 failed' 'cuda-release             NOT RUN'
-for fault in lint 'configure --preset cpu-release' 'build --preset cpu-release' '--preset cpu-release -LE' \
-             'ctest --preset cpu-release -L' 'lessons --site' python 'configure --preset cpu-asan' \
-             '--preset cpu-asan --rooms' 'none of --preset cpu-release -LE ^cuda-emulated$'; do
+expect 'no fault' 0 '0 failed' 'cuda-release               NOT RUN' 'wheel as nothing that it reads has changed'
+for fault in 'lint --tidy' 'configure --preset cpu-release' 'build --preset cpu-release' '--preset cpu-release -L ^(core|ops)$' \
+             '--preset cpu-release -L ^cuda-emulated$' 'lessons --site' python wheel 'configure --preset cpu-asan' \
+             'build --preset cpu-asan' '--preset cpu-asan -L' '-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG' '--preset cpu-portable -L' \
+             'debian.sh trixie' 'none of --preset cpu-release -L ^(core|ops)$ -LE slow|cuda-emulated'; do
   ci FAKE_FAULT="$fault"
   expect "a fault of $fault" 1 ' failed in '
 done
-ci FAKE_FAULT='--preset cpu-release -LE'
-expect 'a test that fails' 1 '122 passed, 1 failed' 'cpu-release: tests       FAILED' '=== cpu-release: what failed, again'
-ci FAKE_FAULT=wheel FAKE_COMMIT=0000000000000000000000000000000000000010
-expect 'a wheel that fails' 1 'wheel                    FAILED'
+ci FAKE_FAULT='lint --quick'
+expect 'a fault of the quick checks, which ends the run' 1 '0 passed, 1 failed'
+[[ $printed != *cpu-release* ]] || { echo 'the quick checks did not end the run'; faults=$((faults + 1)); }
+ci FAKE_FAULT='--preset cpu-asan -L'
+expect 'a test that fails' 1 '1 failed in' 'cpu-asan: tests            FAILED' '=== cpu-asan: what failed, again'
+ci FAKE_LEFT_OUT='release emulated asan cuda portable debian wheel python tidy site'
+expect 'a change that reaches nothing' 0 '1 passed, 0 failed'
+ci FAKE_LOST=1
+expect 'reach.py with a fault runs everything' 0 'cpu-asan: tests            passed' 'wheel                      passed'
 ci FAKE_FAULT=tools.sh
-expect 'tools for Python that PyPI lacks' 0 'python package           passed'
+expect 'tools for Python that PyPI lacks' 0 'python package             passed'
 ci FAKE_FAULT=tools.sh FAKE_OFFLINE=1
-expect 'no PyPI' 0 'python package: NOT tested, as PyPI cannot be reached' 'python package           NOT RUN'
-ci FAKE_CHANGED=1
-expect 'changed kernels' 0 'cpu-portable: tests      passed'
-ci FAKE_CHANGED=1 FAKE_FAULT='-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG'
-expect 'changed kernels that -O1 does not configure' 1 'cpu-portable: with -O1   FAILED'
+expect 'no PyPI' 0 'python package: NOT tested, as PyPI cannot be reached' 'python package             NOT RUN'
 [ "$faults" -eq 0 ]

@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# lint.sh BUILD_DIR: formatting, text rules, include direction, clang-tidy. Prints each fault; exit 1 if there is one.
+# lint.sh [--quick | --tidy | --all] [BUILD_DIR]: formatting, rules for texts, includes and figures, clang-tidy. Prints each
+# fault; exit code 1 if there is one. clang-tidy reads what changed since it passed last (.ci/reach.py), and what includes
+# that; with --all it reads every file. --quick leaves clang-tidy out, and --tidy all else.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-build=$1
+part=changed
+case ${1-} in
+  --quick | --tidy | --all) part=${1#--}; shift ;;
+esac
+build=${1-}
 faults=0
 
 files() {  # files PATTERN…: of the project, by name
@@ -23,7 +29,7 @@ check() {  # check NAME COMMAND…
 }
 
 formatting() {
-  files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run -Werror
+  files '*.h' '*.cpp' '*.cu' '*.cuh' | xargs -0 -n 100 -P "$(nproc)" clang-format --dry-run -Werror
 }
 
 # PyPI has a newer clang-tidy than Debian 12. It reads a file in about half the time. Where it cannot be had, Debian's
@@ -49,20 +55,38 @@ tidy() {
     left_out='_(stub|cudart|cudnn|cublaslt|nccl)\.cpp$'
   # Kernels for CUDA are read as the host compiles them.
   { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|lab|cli)/' | grep -zvE "$left_out" &&
-    find "$build/emulated" -name '*.cu.cpp' -print0; } |
-    xargs -0 -n 1 -P "$(nproc)" "$(find_tidy)" --quiet -p "$build/lint" \
+    find "$build/emulated" -name '*.cu.cpp' -print0; } | to_read |
+    xargs -0 -r -n 1 -P "$(nproc)" "$(find_tidy)" --quiet -p "$build/lint" \
       --extra-arg="-idirafter$(c++ -print-file-name=include)" 2> >(grep -vE 'warnings? (generated|treated)' >&2)
 }
 
-check formatting formatting
-check 'text rules' tests/house/text_rules.sh .
-check 'include direction' cmake -DROOT="$PWD" -P tests/house/include_direction.cmake
-check 'seam' cmake -DROOT="$PWD" -P tests/house/seam.cmake
-check 'figures' python3 -B benchmarks/figures.py --check
-check 'scaling model' python3 -B benchmarks/scaling_model.py --check
-check 'growth' python3 -B benchmarks/growth.py --check
-check 'figures, planted faults are found' python3 -B tests/house/figures_test.py
-check 'links of the documentation' python3 -B tests/house/links_test.py
-check 'growth, planted faults are found' python3 -B tests/house/growth_test.py
-check clang-tidy tidy
+to_read() {  # of files on the standard input, separated by NULs: those that changed, unless all are asked for
+  if [ "$part" = all ]; then
+    cat
+  else
+    # emulated/ops/x.cu.cpp stands for ops/x.cu.
+    python3 -B -c '
+import sys
+changed = set(sys.argv[1].split())
+root = sys.argv[2].removeprefix("./") + "/emulated/"
+for name in filter(None, sys.stdin.read().split("\0")):
+    of = name.removeprefix("./")
+    if (of.removeprefix(root).removesuffix(".cpp") if of.startswith(root) else of) in changed:
+        print(name, end="\0")' "$(python3 -B .ci/reach.py --tidy)" "${build#"$PWD"/}"
+  fi
+}
+
+if [ "$part" != tidy ]; then
+  check formatting formatting
+  check 'text rules' tests/house/text_rules.sh .
+  check 'include direction' cmake -DROOT="$PWD" -P tests/house/include_direction.cmake
+  check 'seam' cmake -DROOT="$PWD" -P tests/house/seam.cmake
+  check 'figures' python3 -B benchmarks/figures.py --check
+  check 'scaling model' python3 -B benchmarks/scaling_model.py --check
+  check 'growth' python3 -B benchmarks/growth.py --check
+  check 'figures, planted faults are found' python3 -B tests/house/figures_test.py
+  check 'links of the documentation' python3 -B tests/house/links_test.py
+  check 'growth, planted faults are found' python3 -B tests/house/growth_test.py
+fi
+[ "$part" = quick ] || check clang-tidy tidy
 [ "$faults" -eq 0 ]

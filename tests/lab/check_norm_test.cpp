@@ -71,7 +71,7 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight) {
 
 }  // namespace
 
-TEST_CASE("check_norm: nothing is wrong with our own norms") {
+TEST_CASE("check_norm: nothing is wrong with our own norms" * doctest::test_suite("again")) {
   for (const std::string& name : test::built_in_norm_names()) {
     CAPTURE(name);
     const NormCheckReport report = check_norm(name, {.quick = true});

@@ -156,7 +156,8 @@ double slack() {
 
 }  // namespace
 
-TEST_CASE("statistics: intervals hold in 93 to 97 of 100 comparisons, and at most 5 find what is not there") {
+TEST_CASE("statistics: intervals hold in 93 to 97 of 100 comparisons, and at most 5 find what is not there" *
+          doctest::test_suite("again")) {
   const World both;
   World mostly_seeds{.name = "mostly seeds"};
   mostly_seeds.norm_seeds = 0.2;

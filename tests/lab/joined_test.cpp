@@ -179,7 +179,7 @@ TEST_CASE("joined: parts in a file must be parts") {
         "comparison: cell 1: state: expected pending, finished, failed, interrupted or elsewhere, got 'else'");
 }
 
-TEST_CASE("joined: three parts that ran give the figures of one run") {
+TEST_CASE("joined: three parts that ran give the figures of one run" * doctest::test_suite("again")) {
   const TemporaryFolder folder;
   ComparisonOptions options = small_comparison(folder / "whole");
   options.models = {"resnet18", "convnext_atto"};

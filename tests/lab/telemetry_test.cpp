@@ -192,7 +192,7 @@ TEST_CASE("telemetry: training has the same bits with it and without") {
   }
 }
 
-TEST_CASE("telemetry: training has the same bits with dynamics and without") {
+TEST_CASE("telemetry: training has the same bits with dynamics and without" * doctest::test_suite("again")) {
   const DynamicsParts all = parse_dynamics("test", "all");
   using Case = std::tuple<std::string, std::string, std::string>;
   for (const auto& [model, norm, precision] :

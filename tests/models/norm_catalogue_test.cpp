@@ -110,7 +110,7 @@ TEST_CASE("catalogue: parameters and tensors of resnet50 with every norm") {
   allocator(kCpu).empty_cache();
 }
 
-TEST_CASE("catalogue: both families train with every norm") {
+TEST_CASE("catalogue: both families train with every norm" * doctest::test_suite("again")) {
   for (const std::string name : {"resnet50", "convnext_tiny"}) {
     ModelOptions options{.num_classes = 4, .seed = 1};
     if (name == "resnet50") {

@@ -183,7 +183,7 @@ TEST_CASE("map norms: finite differences with relu") {
   }
 }
 
-TEST_CASE("map norms: the same bits for 1, 2 and 3 threads") {
+TEST_CASE("map norms: the same bits for 1, 2 and 3 threads" * doctest::test_suite("again")) {
   const int before = num_threads();
   for (const Sizes& sizes : {Sizes{3, 70, 20, 24}, Sizes{2, 300, 9, 9}}) {
     for (const int order : {0, 1}) {

@@ -89,7 +89,8 @@ void check_images_alone(const Sizes& sizes) {
 
 }  // namespace
 
-TEST_CASE("norms: the same bits for 1, 2 and 3 threads: dtypes, memory formats, activations") {
+TEST_CASE("norms: the same bits for 1, 2 and 3 threads: dtypes, memory formats, activations" *
+          doctest::test_suite("again")) {
   const int before = num_threads();
   // Images shared among threads, an image for each, sets that fit no vector, those of more columns than a tile has.
   for (const Sizes& sizes : {Sizes{3, 64, 48, 40}, Sizes{2, 48, 14, 14}, Sizes{4, 36, 7, 7}, Sizes{4, 64, 7, 7}}) {

@@ -43,7 +43,8 @@ double milliseconds(const nlohmann::json& row, const char* key) {
 
 }  // namespace
 
-TEST_CASE("bench in processes: a row for each number, with what messages take and what of it is hidden") {
+TEST_CASE("bench in processes: a row for each number, with what messages take and what of it is hidden" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -90,7 +91,7 @@ TEST_CASE("bench in processes: a row for each number, with what messages take an
   CHECK(result_of(weak)[1]["train_batch_size"] == 2);
 }
 
-TEST_CASE("bench in processes: those of somebody's own mpirun print one row") {
+TEST_CASE("bench in processes: those of somebody's own mpirun print one row" * doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -104,7 +105,7 @@ TEST_CASE("bench in processes: those of somebody's own mpirun print one row") {
         std::string::npos);
 }
 
-TEST_CASE("bench in processes: an interrupt ends all of them") {
+TEST_CASE("bench in processes: an interrupt ends all of them" * doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -116,7 +117,7 @@ TEST_CASE("bench in processes: an interrupt ends all of them") {
   CHECK(outcome.out.find("--result") == std::string::npos);
 }
 
-TEST_CASE("bench in processes: mistakes are said before anything runs") {
+TEST_CASE("bench in processes: mistakes are said before anything runs" * doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }

@@ -55,7 +55,8 @@ std::vector<double> figures(const nlohmann::json& cell) {
 
 }  // namespace
 
-TEST_CASE("compare in processes: runs and trials of learning rates have the figures of one process") {
+TEST_CASE("compare in processes: runs and trials of learning rates have the figures of one process" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -88,7 +89,8 @@ TEST_CASE("compare in processes: runs and trials of learning rates have the figu
   CHECK(page.find("1 thread in each of 2 processes used") != std::string::npos);
 }
 
-TEST_CASE("compare in processes: a run that fails alike in all of them counts as failed, and the next one begins") {
+TEST_CASE("compare in processes: a run that fails alike in all of them counts as failed, and the next one begins" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -110,7 +112,8 @@ TEST_CASE("compare in processes: a run that fails alike in all of them counts as
   }
 }
 
-TEST_CASE("compare in processes: goes on after a kill and after Ctrl-C with the same bits") {
+TEST_CASE("compare in processes: goes on after a kill and after Ctrl-C with the same bits" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -147,7 +150,7 @@ TEST_CASE("compare in processes: goes on after a kill and after Ctrl-C with the 
   }
 }
 
-TEST_CASE("compare in processes: mistakes are said once") {
+TEST_CASE("compare in processes: mistakes are said once" * doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }

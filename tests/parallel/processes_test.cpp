@@ -101,7 +101,8 @@ Outcome signalled_rank(const TemporaryFolder& folder, int rank, int signal, cons
 
 }  // namespace
 
-TEST_CASE("processes: a network with everything learns in any number of them what it learns in one") {
+TEST_CASE("processes: a network with everything learns in any number of them what it learns in one" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -123,7 +124,7 @@ TEST_CASE("processes: a network with everything learns in any number of them wha
   }
 }
 
-TEST_CASE("processes: blocks that are computed again change no bits") {
+TEST_CASE("processes: blocks that are computed again change no bits" * doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -135,7 +136,8 @@ TEST_CASE("processes: blocks that are computed again change no bits") {
   CHECK(difference(trained(folder, "again", options + " --grad-checkpointing"), plain) == 0);
 }
 
-TEST_CASE("processes: the same bits each time, and a run goes on in another number of them") {
+TEST_CASE("processes: the same bits each time, and a run goes on in another number of them" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -154,7 +156,8 @@ TEST_CASE("processes: the same bits each time, and a run goes on in another numb
   CHECK(difference(train::load_checkpoint(folder / "o/last.safetensors"), whole) <= 1e-10);
 }
 
-TEST_CASE("processes: without --sync-bn running statistics are averaged, and the log says how far they were apart") {
+TEST_CASE("processes: without --sync-bn running statistics are averaged, and the log says how far they were apart" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -167,7 +170,8 @@ TEST_CASE("processes: without --sync-bn running statistics are averaged, and the
   CHECK(outcome.out.find("running statistics: averaged over 2 processes; ") != std::string::npos);
 }
 
-TEST_CASE("processes: averaged weights are evaluated as the checkpoint has them, without --sync-bn, too") {
+TEST_CASE("processes: averaged weights are evaluated as the checkpoint has them, without --sync-bn, too" *
+          doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -184,7 +188,8 @@ TEST_CASE("processes: averaged weights are evaluated as the checkpoint has them,
   CHECK(result["evaluation"]["loss"].get<double>() == doctest::Approx(in_run).epsilon(1e-10));
 }
 
-TEST_CASE("processes: sync_batch is batch in one process, and batch with --sync-bn in several") {
+TEST_CASE("processes: sync_batch is batch in one process, and batch with --sync-bn in several" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   const std::string options = "--model resnet18 --images 18 --opt sgd --lr 0.01 --norm ";
   const train::Checkpoint alone = trained(folder, "alone", options + "batch");
@@ -210,7 +215,7 @@ TEST_CASE("processes: sync_batch is batch in one process, and batch with --sync-
   CHECK(mixed.out.find("running statistics: averaged over 2 processes; bn1.running_") != std::string::npos);
 }
 
-TEST_CASE("processes: the others name one that is killed or stopped, and end") {
+TEST_CASE("processes: the others name one that is killed or stopped, and end" * doctest::test_suite("again")) {
   if (!has_mpi()) {
     return;
   }
@@ -229,7 +234,7 @@ TEST_CASE("processes: the others name one that is killed or stopped, and end") {
                 outcome.err);
 }
 
-TEST_CASE("processes: mistakes are said once, with exit code 2") {
+TEST_CASE("processes: mistakes are said once, with exit code 2" * doctest::test_suite("again")) {
   const std::string options = kSmall + "--model resnet18 --images 12 ";
   if (!has_mpi()) {
     CHECK(test::complaint(options + "--procs 2") ==

@@ -91,7 +91,7 @@ double relative_difference(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("cuda training: the losses of networks follow the CPU's") {
+TEST_CASE("cuda training: the losses of networks follow the CPU's" * doctest::test_suite("again")) {
   const int threads = num_threads();
   for (const Device device : test::cuda_devices()) {
     set_num_threads(device == kCudaEmulated ? 1 : threads);  // others would be told of each change of its pages
@@ -125,7 +125,8 @@ TEST_CASE("cuda training: the losses of networks follow the CPU's") {
   set_num_threads(threads);
 }
 
-TEST_CASE("cuda training: ResNet-18 in float64 has the CPU's losses and weights to ten digits") {
+TEST_CASE("cuda training: ResNet-18 in float64 has the CPU's losses and weights to ten digits" *
+          doctest::test_suite("again")) {
   constexpr double kTolerance = 1e-10;  // rounding makes 2e-13 with batch norm, 1e-14 with the others
   constexpr Extent kExtent{.steps = 3, .image_size = 32, .batch_size = 8};
   const int threads = num_threads();

@@ -31,7 +31,8 @@ Recipe exact_recipe() {
 
 }  // namespace
 
-TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint goes on there") {
+TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint goes on there" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   const auto options = [&](const char* name) { return TrainerOptions{.output = folder / name, .quiet = true}; };
   const DefaultDeviceGuard on_cpu(kCpu);
@@ -200,7 +201,8 @@ TEST_CASE("train: batch norm has at most two launches more than layer norm in ea
   }
 }
 
-TEST_CASE("train: mixed precision converts all parameters, and all gradients, in two launches each") {
+TEST_CASE("train: mixed precision converts all parameters, and all gradients, in two launches each" *
+          doctest::test_suite("again")) {
   const DefaultDeviceGuard guard(kCudaEmulated);
   Recipe recipe = exact_recipe();
   recipe.norm = "layer2d";

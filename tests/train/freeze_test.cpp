@@ -94,7 +94,8 @@ data::Batch batch_of(const Recipe& recipe) {
 
 }  // namespace
 
-TEST_CASE("freeze: frozen tensors and their averages keep their bits, with every optimizer, precision and format") {
+TEST_CASE("freeze: frozen tensors and their averages keep their bits, with every optimizer, precision and format" *
+          doctest::test_suite("again")) {
   struct Case {
     const char* name;
     std::function<void(Recipe&)> change;
@@ -155,7 +156,7 @@ TEST_CASE("freeze: frozen tensors and their averages keep their bits, with every
   }
 }
 
-TEST_CASE("freeze: a frozen tensor that moves ends the run, whatever moves it") {
+TEST_CASE("freeze: a frozen tensor that moves ends the run, whatever moves it" * doctest::test_suite("again")) {
   struct Mover {
     const char* name;
     std::string tensor;
@@ -229,7 +230,8 @@ TEST_CASE("freeze: a frozen tensor that moves ends the run, whatever moves it") 
         "freeze: 'bn1.weight' is frozen, and its moving average has drifted from it");
 }
 
-TEST_CASE("freeze: the log has the hashes of both ends, the savings, and the weights of the start") {
+TEST_CASE("freeze: the log has the hashes of both ends, the savings, and the weights of the start" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   Recipe recipe = frozen_recipe();
   Recipe whole = recipe;
@@ -283,7 +285,8 @@ TEST_CASE("freeze: measuring what it saves leaves no trace in the run") {
   }
 }
 
-TEST_CASE("freeze: a resumed run goes on with the same bits and log, and refuses other patterns and moved tensors") {
+TEST_CASE("freeze: a resumed run goes on with the same bits and log, and refuses other patterns and moved tensors" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   for (const char* precision : {"float32", "bfloat16"}) {
     CAPTURE(precision);
@@ -344,7 +347,8 @@ TEST_CASE("freeze: a resumed run goes on with the same bits and log, and refuses
   }
 }
 
-TEST_CASE("freeze: 16-bit runs begin with the unrounded weights of a file, and give back frozen ones as they were") {
+TEST_CASE("freeze: 16-bit runs begin with the unrounded weights of a file, and give back frozen ones as they were" *
+          doctest::test_suite("again")) {
   const TemporaryFolder folder;
   Recipe recipe = frozen_recipe();
   Trainer source(recipe, {.quiet = true});

@@ -49,7 +49,7 @@ double mean_of_last(const std::vector<double>& losses, size_t count) {
 
 }  // namespace
 
-TEST_CASE("precision: small networks train in 16 bits to nearly the loss of float32") {
+TEST_CASE("precision: small networks train in 16 bits to nearly the loss of float32" * doctest::test_suite("again")) {
   for (const char* model : {"resnet18", "convnext_atto"}) {
     const TrainResult wide = train_quietly(small_recipe(model, "float32"));
     const double before = wide.losses.front();

@@ -113,7 +113,8 @@ bool run_until(const std::filesystem::path& folder, int last, bool json = false)
 
 }  // namespace
 
-TEST_CASE("resume: after a kill between any two stages the log is that of an uninterrupted run") {
+TEST_CASE("resume: after a kill between any two stages the log is that of an uninterrupted run" *
+          doctest::test_suite("again")) {
   const OneThread one;
   const TemporaryFolder folder;
   REQUIRE(run_until(folder / "whole", 1000));
