@@ -163,7 +163,7 @@ bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides) {
       order.push_back(axis);
     }
   }
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
+  order.sort([&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
   int64_t expected = 1;
   for (const int64_t axis : order) {
     if (strides[axis] != expected) {

@@ -117,7 +117,7 @@ Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank) {
     check(!result.contains(normalized), op, "axes: expected each axis once, got {}", to_string(axes));
     result.push_back(normalized);
   }
-  std::sort(result.begin(), result.end());
+  result.sort();
   return rank == 0 ? Axes() : result;
 }
 

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace norma {
 
@@ -41,6 +43,17 @@ class Sizes {
   void push_back(int64_t value);
   void insert(int64_t position, int64_t value);
   void erase(int64_t position);
+
+  /// Sorts the entries by insertion; equal ones keep their order. GCC 14 warns of the larger steps that std::sort would
+  /// make.
+  template <class Less = std::less<>>
+  void sort(Less less = {}) {
+    for (int64_t* end = begin(); end < this->end(); ++end) {
+      for (int64_t* at = end; at > begin() && less(*at, at[-1]); --at) {
+        std::swap(*at, at[-1]);
+      }
+    }
+  }
 
   [[nodiscard]] bool contains(int64_t value) const { return std::find(begin(), end(), value) != end(); }
   /// The product of all entries; 1 when there is none. Throws Error when it does not fit, as checked_numel() does.

@@ -47,12 +47,8 @@ StridedLoop<N> make_strided_loop(const Sizes& sizes, const std::array<Strides, N
       order.push_back(axis);
     }
   }
-  // Insertion sort: the relation is not transitive with broadcast operands, std::sort would be undefined.
-  for (int64_t i = 1; i < order.size(); ++i) {
-    for (int64_t j = i; j > 0 && detail::stands_outside(strides, sizes, order[j], order[j - 1]); --j) {
-      std::swap(order[j], order[j - 1]);
-    }
-  }
+  // The relation is not transitive with broadcast operands: std::sort would be undefined.
+  order.sort([&](int64_t a, int64_t b) { return detail::stands_outside(strides, sizes, a, b); });
   StridedLoop<N> loop;
   for (const int64_t axis : order) {
     bool merges = !loop.sizes.empty();

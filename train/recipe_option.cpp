@@ -144,7 +144,8 @@ std::vector<std::string> RecipeOption::items(const Recipe& recipe) const {
   Words words;
   std::visit(
       [&](const auto& its) {
-        for (const auto& item : items_of(recipe.*(its.at))) {
+        const auto items = items_of(recipe.*(its.at));
+        for (const typename decltype(items)::value_type& item : items) {  // not the reference of a std::vector<bool>
           words.push_back(fmt::format("{}", item));
         }
       },

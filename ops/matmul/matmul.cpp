@@ -149,7 +149,7 @@ bool interleaves(const Tensor& x) {
       order.push_back(axis);
     }
   }
-  std::sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.strides()[a] < x.strides()[b]; });
+  order.sort([&](int64_t a, int64_t b) { return x.strides()[a] < x.strides()[b]; });
   int64_t end = 1;
   for (const int64_t axis : order) {
     if (x.strides()[axis] < end) {

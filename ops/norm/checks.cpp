@@ -50,7 +50,7 @@ Axes checked_axes(std::string_view op, std::string_view argument, const Axes& ax
     check(!result.contains(positive), op, "{}: expected each axis once, got {}", argument, to_string(axes));
     result.push_back(positive);
   }
-  std::sort(result.begin(), result.end());
+  result.sort();
   return result;
 }
 
