@@ -91,7 +91,7 @@ bool in_our_style(const std::string& text) {
 }  // namespace
 
 TEST_CASE("norma: nonsense for every option of every subcommand is one line and exit code 2" *
-          doctest::test_suite("again")) {
+          doctest::test_suite("slow")) {
   // What is a number, what is a name from a list, and what may be any text that is not empty.
   const std::set<std::string> numbers = {"N", "X", "K", "P", "C", "RATE"};
   const std::set<std::string> sizes = {"--batch-sizes", "--channels", "--img-sizes", "--seed"};

@@ -29,7 +29,7 @@ fake "$work/tree/.ci/reach.py" '[ -z "${FAKE_LOST:-}" ] || [ "${NORMA_CI_ALL:-}"
 [ $# -gt 0 ] || { echo "cuda reached: x.h"; echo "wheel left out: nothing"; exit; }
 [[ ${FAKE_LEFT_OUT:-} == *"$1"* ]] && [ -z "${NORMA_CI_ALL:-}" ] && exit 0
 case $1 in release | emulated | asan) echo core,ops ;; *) echo "$1" ;; esac'
-fake "$work/tree/tests/house/debian.sh" "$wrong; says"
+fake "$work/tree/tests/house/debian.sh" "$wrong; says \"\$@\""
 fake "$work/tree/python/tools.sh" "$wrong; says"
 fake "$work/tree/build/python-tools/bin/pip" '[ -z "${FAKE_OFFLINE:-}" ]'
 

@@ -118,7 +118,8 @@ TEST_CASE("map norms: memory formats, float32 and 16 bits") {
   }
 }
 
-TEST_CASE("map norms: the gradients of the kernels are those of the composed functions") {
+TEST_CASE("map norms: the gradients of the kernels are those of the composed functions" *
+          doctest::test_suite("slow-emulated")) {
   // Rows and runs shorter and longer than a vector, blocks that end early, one channel, one image, one pixel.
   for (const Sizes& sizes : {Sizes{3, 70, 13, 29}, Sizes{2, 5, 37, 41}, Sizes{1, 35, 3, 2}, Sizes{4, 1, 5, 7},
                              Sizes{5, 40, 1, 1}, Sizes{2, 300, 9, 9}}) {

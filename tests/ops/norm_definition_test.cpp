@@ -136,7 +136,8 @@ RandomCase random_case(Generator& generator) {
 
 }  // namespace
 
-TEST_CASE("norms: values and gradients against the definition, dtypes × layouts × affine") {
+TEST_CASE("norms: values and gradients against the definition, dtypes × layouts × affine" *
+          doctest::test_suite("slow-emulated")) {
   // Around the vector width; C = 1; H = W = 1; N = 1; runs long and short; sets that fill several blocks.
   const Sizes kShapes[] = {{2, 32, 3, 5},   {3, 31, 2, 2},  {2, 33, 4, 1},   {4, 1, 5, 3},    {5, 8, 1, 1},
                            {1, 12, 7, 9},   {1, 1, 2, 3},   {2, 64, 16, 16}, {70, 20, 8, 4},  {3, 4, 70, 64},
@@ -160,7 +161,8 @@ TEST_CASE("norms: values and gradients against the definition, dtypes × layouts
   }
 }
 
-TEST_CASE("norms: gradients of sets that fill many tiles and blocks against the definition") {
+TEST_CASE("norms: gradients of sets that fill many tiles and blocks against the definition" *
+          doctest::test_suite("slow-emulated")) {
   for (const Sizes& sizes :
        {Sizes{40, 36, 16, 16}, Sizes{130, 1100, 2, 1}, Sizes{3, 8, 70, 65}, Sizes{600, 20, 3, 3}}) {
     const std::vector<SpecCase> norms = image_norms(sizes);
@@ -186,7 +188,8 @@ TEST_CASE("norm_act: values and gradients against the definition, activations ×
   }
 }
 
-TEST_CASE("norm_act: 2400 random cases against the definition, forward and backward") {
+TEST_CASE("norm_act: 2400 random cases against the definition, forward and backward" *
+          doctest::test_suite("slow-emulated")) {
   constexpr int kCases = 2400;
   Generator generator(7);
   for (int trial = 0; trial < kCases; ++trial) {

@@ -66,7 +66,8 @@ std::vector<NormSpec> backward_specs() {
 
 }  // namespace
 
-TEST_CASE("norms: gradients of each function and choice of axes, once and twice") {
+TEST_CASE("norms: gradients of each function and choice of axes, once and twice" *
+          doctest::test_suite("slow-emulated")) {
   const Apply batch = [](const Tensor& x, const Tensor& w, const Tensor& b) { return batch_norm(x, {}, {}, w, b); };
   const Apply last = [](const Tensor& x, const Tensor& w, const Tensor& b) {
     return layer_norm(x, {x.size(x.rank() - 1)}, w, b);
