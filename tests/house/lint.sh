@@ -41,15 +41,20 @@ find_tidy() {
 # The tests are left out: they are half the files, and what matters there, they check themselves.
 tidy() {
   mkdir -p "$build/lint"
+  local commands=$build
+  if grep -qs '^NORMA_UNITY:BOOL=ON' "$build/CMakeCache.txt"; then  # there a command compiles many files
+    commands=$build/lint/single
+    cmake --preset cpu-release -B "$commands" -DNORMA_UNITY=OFF -DNORMA_BUILD_LESSONS=ON >/dev/null || return 1
+  fi
   # Without what is GCC's own. Without precompiled headers a file that leans on them is found.
   sed -E 's/ -m(move|store)-max=[0-9]+//g; s/ -Winvalid-pch//g; s/ -include [^ ]*cmake_pch\.hxx//g' \
-    "$build/compile_commands.json" >"$build/lint/compile_commands.json"
+    "$commands/compile_commands.json" >"$build/lint/compile_commands.json"
   local left_out='_stub\.cpp$'  # and what needs CUDA's headers, where there are none
   printf '#include <%s>\n' cudnn.h nccl.h | c++ -E -x c++ - >/dev/null 2>&1 ||
     left_out='_(stub|cudart|cudnn|cublaslt|nccl)\.cpp$'
   # Kernels for CUDA are read as the host compiles them.
   { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|lab|cli)/' | grep -zvE "$left_out" &&
-    find "$build/emulated" -name '*.cu.cpp' -print0; } |
+    find "$commands/emulated" -name '*.cu.cpp' -print0; } |
     xargs -0 -n 1 -P "$(nproc)" "$(find_tidy)" --quiet -p "$build/lint" \
       --extra-arg="-idirafter$(c++ -print-file-name=include)" 2> >(grep -vE 'warnings? (generated|treated)' >&2)
 }

@@ -178,7 +178,7 @@ run FAKE_SLOW=1 info
 expect "$what, but less than 20 s" 0 'norma info, started as ./run'
 
 without_cuda='cmake --preset cpu-release -DNORMA_BUILD_TESTS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_BUILD_BENCHMARKS=OFF'
-without_cuda+=' -DNORMA_EMULATED=OFF -DNORMA_ONNX=OFF'
+without_cuda+=' -DNORMA_EMULATED=OFF -DNORMA_ONNX=OFF -DNORMA_UNITY=ON'
 with_cuda="${without_cuda/cpu/cuda}"
 what='a GPU and nvcc'
 fresh c++ ninja cmake id nvidia-smi nvcc
