@@ -38,7 +38,7 @@ struct State {
   int64_t epoch = 0;
 };
 
-void line(std::string_view name, const std::string& value) {
+void say_line(std::string_view name, const std::string& value) {
   train::say("{:<14}{}\n", name, value);
 }
 
@@ -86,22 +86,23 @@ void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
                                ? fmt::format("{}", found.looked_at)
                                : fmt::format("{} of {} looked at", found.looked_at, dataset->info().size);
     if (count > 0) {
-      line("unreadable", fmt::format("{} of the {} {} images ({})", count, of, data::to_string(split),
-                                     "a run ends there, or takes the next one for it with --skip-bad-images"));
+      say_line("unreadable", fmt::format("{} of the {} {} images ({})", count, of, data::to_string(split),
+                                         "a run ends there, or takes the next one for it with --skip-bad-images"));
       for (int64_t i = 0; i < std::min(count, kFaultsSaid); ++i) {
         const std::string& text = found.faults[static_cast<size_t>(i)];
-        line("", text.substr(0, text.find(" (--skip-bad-images")));
+        say_line("", text.substr(0, text.find(" (--skip-bad-images")));
       }
       if (count > kFaultsSaid) {
-        line("", fmt::format("and {} more", count - kFaultsSaid));
+        say_line("", fmt::format("and {} more", count - kFaultsSaid));
       }
     }
     if (split == data::Split::train && !found.mean.empty()) {
-      line("mean, std", fmt::format("{:.4f}; {:.4f} of the {} train images", fmt::join(found.mean, " "),
-                                    fmt::join(found.std, " "), of));
+      say_line("mean, std", fmt::format("{:.4f}; {:.4f} of the {} train images", fmt::join(found.mean, " "),
+                                        fmt::join(found.std, " "), of));
     }
   }
-  line("normalized by", fmt::format("{:.4f}; {:.4f}, ImageNet's", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
+  say_line("normalized by",
+           fmt::format("{:.4f}; {:.4f}, ImageNet's", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
 }
 
 int run(const State& state) {
@@ -116,26 +117,26 @@ int run(const State& state) {
   const auto training = train::make_dataset(recipe, data::Split::train);
   const auto test = train::make_dataset(recipe, data::Split::test);
   const data::DatasetInfo& info = training->info();
-  line("dataset", info.name);
-  line("training", fmt::format("{} images{}", info.size, info.endless ? " an epoch, new ones in each" : ""));
-  line("test", fmt::format("{} images", test->info().size));
-  line("sizes", fmt::format("{}, {} channel{}",
-                            info.height == 0 ? "of many kinds" : fmt::format("{} x {}", info.height, info.width),
-                            info.channels, info.channels == 1 ? "" : "s"));
-  line("classes", fmt::format("{}: {}", info.num_classes(), excerpt_list(info.class_names)));
+  say_line("dataset", info.name);
+  say_line("training", fmt::format("{} images{}", info.size, info.endless ? " an epoch, new ones in each" : ""));
+  say_line("test", fmt::format("{} images", test->info().size));
+  say_line("sizes", fmt::format("{}, {} channel{}",
+                                info.height == 0 ? "of many kinds" : fmt::format("{} x {}", info.height, info.width),
+                                info.channels, info.channels == 1 ? "" : "s"));
+  say_line("classes", fmt::format("{}: {}", info.num_classes(), excerpt_list(info.class_names)));
   if (const std::string text = train::empty_classes_text(test->info()); !text.empty()) {
-    line("", text);
+    say_line("", text);
   }
   if (info.height == 0) {
     say_what_files_hold(recipe, info);
   } else {
-    line("mean, std", fmt::format("{:.4f}; {:.4f}", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
+    say_line("mean, std", fmt::format("{:.4f}; {:.4f}", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
   }
-  line("augmentation", train::augmentation_text(recipe));
+  say_line("augmentation", train::augmentation_text(recipe));
   if (!file.empty()) {
     const std::vector<data::Image> images = training_images(state, recipe, training);
     data::write_png(file, data::contact_sheet(images, {.least_side = 64}));
-    line("picture", fmt::format("{}: {} training images of epoch {}", state.show, images.size(), state.epoch));
+    say_line("picture", fmt::format("{}: {} training images of epoch {}", state.show, images.size(), state.epoch));
   }
   return kSuccess;
 }

@@ -19,7 +19,7 @@ namespace norma::cli {
 
 namespace {
 
-void line(std::string_view name, const std::string& value) {
+void info_line(std::string_view name, const std::string& value) {
   train::say("{:<18}{}\n", name, value);
 }
 
@@ -36,36 +36,37 @@ std::string norm_texts() {
   return fmt::format("{}", fmt::join(texts, " "));
 }
 
-int run() {
+int print_info() {
   const train::Environment e = train::environment();
-  line("norma", e.norma);
-  line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
+  info_line("norma", e.norma);
+  info_line("devices", fmt::format("{}", fmt::join(e.devices, " ")));
   for (const auto& [name, text] : cuda_facts()) {
     if (name.starts_with("cuda")) {  // the others are among the libraries
-      line(name, text);
+      info_line(name, text);
     }
   }
   if (device_functions.emulated != nullptr) {
-    line("for tests", fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host; "
-                                  "those of the CPU for convolutions and matrix products",
-                                  to_string(kCudaEmulated)));
+    info_line("for tests",
+              fmt::format("{}: memory that nobody but kernels may touch. The kernels of CUDA, run by the host; "
+                          "those of the CPU for convolutions and matrix products",
+                          to_string(kCudaEmulated)));
   }
-  line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
-  line("threads", std::to_string(e.threads));
-  line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
-  line("kernels", fmt::format("for {}, of {}", simd::target(), fmt::join(simd::available_targets(), ", ")));
-  line("build", fmt::format("{}, {}", e.compiler, e.build));
-  line("system", e.system);
+  info_line("cpu", fmt::format("{}, {} cores, {}", e.cpu, e.cores, lab::format_bytes(e.memory)));
+  info_line("threads", std::to_string(e.threads));
+  info_line("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
+  info_line("kernels", fmt::format("for {}, of {}", simd::target(), fmt::join(simd::available_targets(), ", ")));
+  info_line("build", fmt::format("{}, {}", e.compiler, e.build));
+  info_line("system", e.system);
   for (const auto& [name, version] : e.libraries) {
-    line(name, version);
+    info_line(name, version);
   }
-  line("CLI11", CLI11_VERSION);
-  line("bfloat16", bfloat16_text());
-  line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
-  line("JPEG", fmt::format("{}", fmt::join(data::jpeg_decoders(), " ")));
-  line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));
-  line("norms", norm_texts());
-  line("datasets", "");
+  info_line("CLI11", CLI11_VERSION);
+  info_line("bfloat16", bfloat16_text());
+  info_line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
+  info_line("JPEG", fmt::format("{}", fmt::join(data::jpeg_decoders(), " ")));
+  info_line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));
+  info_line("norms", norm_texts());
+  info_line("datasets", "");
   for (const std::string& name : data::dataset_names()) {
     train::say("  {:<16}{}\n", name, data::dataset_description(name));
   }
@@ -77,7 +78,7 @@ int run() {
 Command add_info(CLI::App& program) {
   return {&add_subcommand(program, "info",
                           "Version, devices, libraries, instruction sets, and the known models, norms and datasets"),
-          run};
+          print_info};
 }
 
 }  // namespace norma::cli

@@ -106,6 +106,31 @@ function(norma_precompile target)
   endif()
 endfunction()
 
+# norma_unite(TARGET [OWN NAME…]): with NORMA_UNITY, sixteen files are compiled as one, which reads their headers once.
+# Kernels stay alone, as what is inlined there depends on what else is in a file. OWN are names that many files have for
+# themselves, beside those of cmake/own_names.h.
+function(norma_unite target)
+  cmake_parse_arguments(arg "" "" "OWN" ${ARGN})
+  if(NOT NORMA_UNITY)
+    return()
+  endif()
+  set(before "#include \"cmake/own_names.h\"")
+  foreach(name IN LISTS arg_OWN)
+    string(APPEND before "\n#define ${name} NORMA_OWN(${name}, NORMA_FILE)")
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16 UNITY_BUILD_UNIQUE_ID NORMA_FILE
+                        UNITY_BUILD_CODE_BEFORE_INCLUDE "${before}")
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
+    if(path MATCHES "/(cpu|simd|cuda|emulated)/|_(cpu|kernels|eigen|onednn|winograd|reference)\\.cpp$|^core/parallel\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+    endif()
+  endforeach()
+  # Those who want warnings compile file by file. GCC takes new memory where it would tidy up.
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w;SHELL:--param ggc-min-expand=200;SHELL:--param ggc-min-heapsize=600000>")
+endfunction()
+
 # norma_optimise_less(TARGET [LEVEL -O1] [EXCEPT FILE…]): that level in release builds. Without one it is -Og, which
 # compiles in three quarters of the time of -O1. GCC 12 crashes where precompiled headers come from other flags than the
 # file's, so the exceptions do without.

@@ -96,16 +96,16 @@ constexpr std::array<Shape, 10> kShapes = {{{"circle", circle},
                                             {"frame", frame},
                                             {"moon", moon}}};
 
-constexpr int64_t kChannels = 3;
+constexpr int64_t kColors = 3;
 // Philox subsequences: 2 * split for the numbers drawn once per image, 2 * split + 1 for the noise of its bytes.
 uint64_t subsequence_of(Split split) {
   return split == Split::train ? 0 : 2;
 }
 
 /// A few random numbers of one image, in order.
-class Draw {
+class ShapeDraw {
  public:
-  Draw(uint64_t seed, int64_t index, uint64_t subsequence)
+  ShapeDraw(uint64_t seed, int64_t index, uint64_t subsequence)
       : seed_(seed), next_(static_cast<uint64_t>(index) * kBlocksPerImage), subsequence_(subsequence) {}
 
   uint32_t bits() {
@@ -134,7 +134,7 @@ class ShapesDataset final : public Dataset {
     info_.name = "shapes";
     info_.endless = true;
     info_.size = options.size > 0 ? options.size : (options.split == Split::train ? 60000 : 10000);
-    info_.channels = kChannels;
+    info_.channels = kColors;
     info_.height = options.image_size;
     info_.width = options.image_size;
     for (const Shape& shape : kShapes) {
@@ -150,8 +150,8 @@ class ShapesDataset final : public Dataset {
   int64_t load(int64_t index, Image& image) const override {
     check(index >= 0, "shapes", "index: expected a value of at least 0, got {}", index);
     const int64_t size = info_.height;
-    image.set_size(size, size, kChannels);
-    Draw draw(seed_, index, subsequence_of(split_));
+    image.set_size(size, size, kColors);
+    ShapeDraw draw(seed_, index, subsequence_of(split_));
     const int64_t label = draw_label(draw);
     const float radius = static_cast<float>(size) * draw.between(0.22F, 0.45F);
     const float room = static_cast<float>(size) - 2 * radius;
@@ -160,9 +160,9 @@ class ShapesDataset final : public Dataset {
     const float angle = draw.between(0, 2 * kPi);
     // One colour is dark and the other bright in every channel, so that the shape can be seen.
     const bool bright_shape = (draw.bits() & 1) != 0;
-    std::array<float, kChannels> ground{};
-    std::array<float, kChannels> change{};
-    for (size_t c = 0; c < kChannels; ++c) {
+    std::array<float, kColors> ground{};
+    std::array<float, kColors> change{};
+    for (size_t c = 0; c < kColors; ++c) {
       const float dark = draw.between(20, 105);
       const float bright = draw.between(150, 235);
       ground[c] = bright_shape ? dark : bright;
@@ -185,8 +185,8 @@ class ShapesDataset final : public Dataset {
         // The part of the pixel that the shape covers, if the edge is straight within it.
         const float covered = std::clamp(0.5F - distance * radius, 0.0F, 1.0F);
         if (covered > 0) {
-          for (size_t c = 0; c < kChannels; ++c) {
-            uint8_t& value = image.pixels[static_cast<size_t>((y * size + x) * kChannels) + c];
+          for (size_t c = 0; c < kColors; ++c) {
+            uint8_t& value = image.pixels[static_cast<size_t>((y * size + x) * kColors) + c];
             value =
                 static_cast<uint8_t>(std::clamp(static_cast<float>(value) + covered * change[c] + 0.5F, 0.0F, 255.0F));
           }
@@ -197,17 +197,17 @@ class ShapesDataset final : public Dataset {
   }
 
   [[nodiscard]] int64_t label(int64_t index) const override {
-    Draw draw(seed_, index, subsequence_of(split_));
+    ShapeDraw draw(seed_, index, subsequence_of(split_));
     return draw_label(draw);
   }
 
  private:
   /// The first number that an image draws.
-  static int64_t draw_label(Draw& draw) { return draw.below(static_cast<int64_t>(kShapes.size())); }
+  static int64_t draw_label(ShapeDraw& draw) { return draw.below(static_cast<int64_t>(kShapes.size())); }
 
   /// Paints the ground's colour and adds the sum of two uniform numbers in [-noise / 2, noise / 2) to each byte. They
   /// are drawn channel by channel.
-  void paint_noise(int64_t index, float noise, const std::array<float, kChannels>& ground,
+  void paint_noise(int64_t index, float noise, const std::array<float, kColors>& ground,
                    std::vector<uint8_t>& pixels) const {
     const auto plane = static_cast<size_t>(info_.height * info_.width);
     const size_t blocks = (pixels.size() + 7) / 8;
@@ -220,7 +220,7 @@ class ShapesDataset final : public Dataset {
         const size_t channel = (block * 8 + i) / plane;
         const size_t pixel = (block * 8 + i) % plane;
         const float value = ground[channel] + noise * (sum / 510 - 0.5F) + 0.5F;
-        pixels[pixel * kChannels + channel] = static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
+        pixels[pixel * kColors + channel] = static_cast<uint8_t>(std::clamp(value, 0.0F, 255.0F));
       }
     }
   }

@@ -12,6 +12,8 @@ import grade
 import notebooks
 import pages
 
+BUILD = pathlib.Path(__file__).resolve().parent.parent / "cmake/build.sh"
+
 
 def said_by_compiler(text):
     """What is left of a build's output without the commands; all of it if that is nothing."""
@@ -20,16 +22,16 @@ def said_by_compiler(text):
     return "\n".join(said).strip() or text.strip()
 
 
-def build(folder, target):
+def build(folder, *target):
     """Builds a target; what the compiler said if it failed, else None."""
-    result = subprocess.run(["cmake", "--build", folder, "--target", *target, "-j", str(os.cpu_count() or 2)],
-                            capture_output=True, text=True)
-    return None if result.returncode == 0 else said_by_compiler(result.stdout + result.stderr)
+    command = [BUILD, "--caller-says-why", folder, "--target", *target, "-j", str(os.cpu_count() or 2)]
+    if subprocess.run(command).returncode != 0:
+        return said_by_compiler((folder / "build.log").read_text(errors="replace"))
 
 
 def built(folder, *target):
-    if (text := build(folder, target)) is not None:
-        sys.exit(text)
+    if subprocess.run([BUILD, folder, "--target", *target, "-j", str(os.cpu_count() or 2)]).returncode != 0:
+        sys.exit(1)
 
 
 def find_lesson(text):
@@ -58,7 +60,7 @@ def show_page(lesson, args):
 
 def check_answers(lesson, args):
     kind = "solution" if args.solution else "exercise"
-    text = build(args.build, [lesson.target(kind)])
+    text = build(args.build, lesson.target(kind))
     program = args.programs / lesson.target(kind)
     result = grade.grade(lesson, program) if text is None else grade.not_built(lesson, text)
     grade.show(result, os.path.relpath(lesson.folder / f"{kind}.cpp"), args.json)

@@ -168,9 +168,9 @@ class Mlp : public nn::Module {
 };
 
 // x + drop_path(gamma · mlp(norm(depthwise(x)))), or with the norm in another place (models/convnext.h).
-class Block : public nn::Module {
+class ConvNextBlock : public nn::Module {
  public:
-  Block(int64_t channels, double drop_path, const Build& build) : placement_(build.placement) {
+  ConvNextBlock(int64_t channels, double drop_path, const Build& build) : placement_(build.placement) {
     if (build.layer_scale != 0) {
       gamma_ = register_parameter("gamma", full({channels}, build.layer_scale));
     }
@@ -237,7 +237,7 @@ class Stage : public nn::Module {
     blocks_ = register_module("blocks", std::make_shared<nn::Sequential>());
     blocks_->set_grad_checkpointing(build.grad_checkpointing);
     for (int64_t i = 0; i < depth; ++i) {
-      blocks_->push_back(std::make_shared<Block>(out, drop_path[static_cast<size_t>(i)], build));
+      blocks_->push_back(std::make_shared<ConvNextBlock>(out, drop_path[static_cast<size_t>(i)], build));
     }
   }
   Tensor forward(const Tensor& x) override { return (*blocks_)(downsample_ ? (*downsample_)(x) : x); }

@@ -12,11 +12,11 @@ namespace norma::models {
 namespace {
 
 /// The place of a block: its stage, and its number there. The stem comes before all blocks, the head after them.
-using Place = std::pair<int64_t, int64_t>;
-constexpr Place kStem{-1, 0};
-constexpr Place kHead{std::numeric_limits<int64_t>::max(), 0};
+using Depth = std::pair<int64_t, int64_t>;
+constexpr Depth kStem{-1, 0};
+constexpr Depth kHead{std::numeric_limits<int64_t>::max(), 0};
 
-bool take(std::string_view& text, std::string_view prefix) {
+bool take_prefix(std::string_view& text, std::string_view prefix) {
   const bool found = text.starts_with(prefix);
   text.remove_prefix(found ? prefix.size() : 0);
   return found;
@@ -32,14 +32,14 @@ std::optional<int64_t> take_number(std::string_view& text) {
   return number;
 }
 
-Place place_of(std::string_view name) {
+Depth place_of(std::string_view name) {
   for (const std::string_view stem : {"stem.", "conv1.", "bn1."}) {
     if (name.starts_with(stem)) {
       return kStem;
     }
   }
-  const bool stages = take(name, "stages.");
-  if (!stages && !take(name, "layer")) {
+  const bool stages = take_prefix(name, "stages.");
+  if (!stages && !take_prefix(name, "layer")) {
     return kHead;
   }
   const auto stage = take_number(name);
@@ -49,19 +49,19 @@ Place place_of(std::string_view name) {
   if (stages && name.starts_with(".downsample.")) {
     return {*stage, 0};
   }
-  const bool dot = take(name, stages ? ".blocks." : ".");
+  const bool dot = take_prefix(name, stages ? ".blocks." : ".");
   const auto block = dot ? take_number(name) : std::nullopt;
-  return block && name.starts_with(".") ? Place{*stage, *block} : kHead;
+  return block && name.starts_with(".") ? Depth{*stage, *block} : kHead;
 }
 
 }  // namespace
 
 std::map<std::string, int64_t> parameter_depths(const nn::Module& network) {
-  std::map<Place, int64_t> depths;
+  std::map<Depth, int64_t> depths;
   const nn::NamedTensors parameters = network.named_parameters();
   bool has_blocks = false;
   for (const auto& [name, x] : parameters) {
-    const Place place = place_of(name);
+    const Depth place = place_of(name);
     has_blocks = has_blocks || (place != kStem && place != kHead);
     depths.emplace(place, 0);
   }

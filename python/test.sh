@@ -17,11 +17,11 @@ test=("$tools/bin/python" -m pytest -p no:cacheprovider -q tests/python "$@")
 if grep -qs '^NORMA_SANITIZE:STRING=.*address' "$build/CMakeCache.txt"; then
   # The runtime of the sanitizer must come before Python's libraries. Python does not free all its memory before it ends,
   # so nobody looks for leaks.
-  cmake --build "$build" --target _norma -j "$(nproc)"
+  cmake/build.sh "$build" --target _norma -j "$(nproc)"
   LD_PRELOAD="$(c++ -print-file-name=libasan.so):$(c++ -print-file-name=libstdc++.so)" ASAN_OPTIONS=detect_leaks=0 \
     exec "${test[@]}"
 fi
-cmake --build "$build" --target _norma _norma_stub -j "$(nproc)"
+cmake/build.sh "$build" --target _norma _norma_stub -j "$(nproc)"
 MYPYPATH=$build/python "$tools/bin/mypy" --cache-dir "$build/mypy" -p norma
 MYPYPATH=$build/python "$tools/bin/mypy" --cache-dir "$build/mypy" tests/python
 exec "${test[@]}"

@@ -124,7 +124,7 @@ void nearest(const Image& image, const Matrix& m, Image& result) {
 }
 
 /// The nearest number with 15 digits after the point: Python's round(x, 15).
-double rounded(double x) {
+double rounded_15(double x) {
   return parse_number<double>(fmt::format("{:.15f}", x)).value_or(0);
 }
 
@@ -181,8 +181,8 @@ Image rotate(const Image& image, double degrees, const AffineOptions& options) {
     return result;
   }
   const double radians = -(angle * (std::numbers::pi / 180.0));
-  const double cosine = rounded(std::cos(radians));
-  const double sine = rounded(std::sin(radians));
+  const double cosine = rounded_15(std::cos(radians));
+  const double sine = rounded_15(std::sin(radians));
   const double x = static_cast<double>(image.width) / 2;
   const double y = static_cast<double>(image.height) / 2;
   return affine(image,

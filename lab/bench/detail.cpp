@@ -40,7 +40,7 @@ double percent(double part, double whole) {
   return whole > 0 ? 100 * part / whole : 0;
 }
 
-std::string milliseconds(double seconds) {
+std::string milliseconds_text(double seconds) {
   return fmt::format("{:.3f}", 1e3 * seconds);
 }
 
@@ -132,21 +132,21 @@ std::string to_table(const Detail& detail) {
   double moving_seconds = 0;
   double bytes = 0;
   for (const OpLine& line : detail.lines) {
-    table.add(line.op, to_string(line.pass), line.implementation, line.calls, milliseconds(line.seconds),
+    table.add(line.op, to_string(line.pass), line.implementation, line.calls, milliseconds_text(line.seconds),
               fmt::format("{:.1f}", percent(line.seconds, detail.step())), fmt::format("{:.3f}", 1e-9 * line.bytes),
               line.is_product() ? "-" : fmt::format("{:.1f}", 1e-9 * line.bytes / line.seconds),
               line.is_product() ? fmt::format("{:.1f}", 1e-9 * line.flops / line.seconds) : "-",
-              milliseconds(line.floor), fmt::format("{:.2f}", line.seconds / line.floor));
+              milliseconds_text(line.floor), fmt::format("{:.2f}", line.seconds / line.floor));
     (line.is_product() ? product_seconds : moving_seconds) += line.seconds;
     bytes += line.is_product() ? 0 : line.bytes;
   }
-  table.rows.push_back({{"outside ops", "", "", "", milliseconds(detail.outside()),
+  table.rows.push_back({{"outside ops", "", "", "", milliseconds_text(detail.outside()),
                          fmt::format("{:.1f}", percent(detail.outside(), detail.step())), "", "", "", "", ""}});
   std::string text = to_text(table);
   const StepParts& parts = detail.parts;
   const auto line = [&](std::string_view what, double seconds, const std::string& remark) {
-    text += fmt::format("{:<38}{:>11} ms {:>5.1f} %{}\n", what, milliseconds(seconds), percent(seconds, detail.step()),
-                        remark.empty() ? "" : "  " + remark);
+    text += fmt::format("{:<38}{:>11} ms {:>5.1f} %{}\n", what, milliseconds_text(seconds),
+                        percent(seconds, detail.step()), remark.empty() ? "" : "  " + remark);
   };
   text += '\n';
   line("step", detail.step(), "");
@@ -156,10 +156,10 @@ std::string to_table(const Detail& detail) {
     line("  optimizer", parts.optimizer, "");
   }
   line("= convolutions and products alone", detail.product_floor,
-       fmt::format("here they took {} ms", milliseconds(product_seconds)));
+       fmt::format("here they took {} ms", milliseconds_text(product_seconds)));
   line("+ bytes of the others at the copy rate", detail.moving_floor,
        fmt::format("{:.3f} GB at {:.1f} GB/s; here they took {} ms", 1e-9 * bytes, 1e-9 * detail.copy_rate,
-                   milliseconds(moving_seconds)));
+                   milliseconds_text(moving_seconds)));
   line("+ rest", detail.rest(), "");
   if (detail.product_floor > 0) {
     text += fmt::format("step / convolutions and products alone = {:.3f}\n", detail.step() / detail.product_floor);

@@ -32,7 +32,7 @@ constexpr int64_t kFewestBatches = 10;
 constexpr double kMinute = 60;
 constexpr double kHour = 3600;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
+double seconds_from(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
@@ -56,7 +56,7 @@ RunCost measure_run(const train::Recipe& recipe) {
     const auto start = std::chrono::steady_clock::now();
     bench::Step step({.recipe = recipe, .num_classes = classes});
     step.run();
-    const double first = seconds_since(start);
+    const double first = seconds_from(start);
     cost.step = step_seconds(step);
     cost.start = std::max(0.0, first - cost.step);
   }

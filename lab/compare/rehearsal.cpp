@@ -23,7 +23,7 @@ namespace norma::lab {
 namespace {
 
 /// Settings that were tried, and the error that refused them; "" if none did.
-struct Trial {
+struct Tried {
   Settings settings;
   std::string refusal;
 };
@@ -61,7 +61,7 @@ class Rehearsal {
     key.lr = 0;
     key.batch_size = std::min<int64_t>(fewest_images(cell, recipe), 2);
     const auto known =
-        std::find_if(networks_.begin(), networks_.end(), [&](const Trial& other) { return other.settings == key; });
+        std::find_if(networks_.begin(), networks_.end(), [&](const Tried& other) { return other.settings == key; });
     if (known != networks_.end()) {
       return known->refusal;
     }
@@ -84,7 +84,7 @@ class Rehearsal {
       trials_.push_back({.settings = cell, .refusal = tried ? std::string() : refusal(cell)});
     }
     allocator(default_device()).empty_cache();
-    for (const Trial& trial : trials_) {
+    for (const Tried& trial : trials_) {
       check_some(
           [&](const Settings& other) {
             return other.model == trial.settings.model && other.norm == trial.settings.norm;
@@ -94,7 +94,7 @@ class Rehearsal {
                                train::norm_label(trial.settings.norm, comparison_.recipe));
           });
     }
-    for (const Trial& trial : trials_) {
+    for (const Tried& trial : trials_) {
       for (const Axis& axis : further_axes()) {
         const std::string value = axis.value(trial.settings);
         check_some([&](const Settings& other) { return axis.value(other) == value; },
@@ -145,8 +145,8 @@ class Rehearsal {
   /// Throws the first refusal unless a trial of these succeeded.
   template <class Among, class Name>
   void check_some(Among&& among, Name&& name) const {
-    const Trial* first = nullptr;
-    for (const Trial& trial : trials_) {
+    const Tried* first = nullptr;
+    for (const Tried& trial : trials_) {
       if (among(trial.settings)) {
         if (trial.refusal.empty()) {
           return;
@@ -162,8 +162,8 @@ class Rehearsal {
   const Comparison& comparison_;
   /// By dataset and number of training images.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<const data::Dataset>> datasets_;
-  std::vector<Trial> networks_;
-  std::vector<Trial> trials_;
+  std::vector<Tried> networks_;
+  std::vector<Tried> trials_;
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ std::vector<double> smoothed(const std::vector<double>& values) {
 }
 
 /// The mean of each step, as far as all curves go.
-std::vector<double> mean_of(const std::vector<const std::vector<double>*>& curves) {
+std::vector<double> mean_curve_of(const std::vector<const std::vector<double>*>& curves) {
   size_t steps = curves.front()->size();
   for (const std::vector<double>* curve : curves) {
     steps = std::min(steps, curve->size());
@@ -71,7 +71,7 @@ void put_curves(LineChart& chart, const PageRow& row) {
     }
   }
   if (!losses.empty()) {
-    std::vector<double> mean = smoothed(mean_of(losses));
+    std::vector<double> mean = smoothed(mean_curve_of(losses));
     std::vector<double> images = images_at(mean.size(), row);
     chart.description += fmt::format(" {} ends at {:.3f};", row.label, mean.back());
     chart.series.push_back({.name = row.label, .style = row.style, .x = std::move(images), .y = std::move(mean)});

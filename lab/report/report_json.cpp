@@ -187,7 +187,7 @@ Tuning tuning_from_json(const nlohmann::json& json, const std::string& where) {
   for (const nlohmann::json& one : json["trials"]) {
     Trial trial{.lr = data::json_field<double>(where, one, "lr")};
     check_range(where, "lr", trial.lr,
-                Range<double>{.low = 0, .high = std::numeric_limits<double>::max(), .with_low = false});
+                norma::Range<double>{.low = 0, .high = std::numeric_limits<double>::max(), .with_low = false});
     if (one.contains("loss")) {
       trial.loss = data::json_field<double>(where, one, "loss");
     } else {

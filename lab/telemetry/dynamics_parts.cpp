@@ -13,19 +13,19 @@ namespace norma::lab {
 
 namespace {
 
-struct Part {
+struct NamedPart {
   std::string_view name;
   bool DynamicsParts::*on;
 };
-constexpr std::array kParts = {Part{"gradients", &DynamicsParts::gradients}, Part{"weights", &DynamicsParts::weights},
-                               Part{"saturation", &DynamicsParts::saturation},
-                               Part{"sharpness", &DynamicsParts::sharpness}};
+constexpr std::array kParts = {
+    NamedPart{"gradients", &DynamicsParts::gradients}, NamedPart{"weights", &DynamicsParts::weights},
+    NamedPart{"saturation", &DynamicsParts::saturation}, NamedPart{"sharpness", &DynamicsParts::sharpness}};
 
 }  // namespace
 
 std::vector<std::string> dynamics_names() {
   std::vector<std::string> names;
-  for (const Part& part : kParts) {
+  for (const NamedPart& part : kParts) {
     names.emplace_back(part.name);
   }
   return names;
@@ -38,7 +38,7 @@ DynamicsParts parse_dynamics(std::string_view op, std::string_view text) {
     const std::string_view word = text.substr(0, comma);
     text.remove_prefix(std::min(comma + 1, text.size()));
     bool known = false;
-    for (const Part& part : kParts) {
+    for (const NamedPart& part : kParts) {
       if (word == part.name || word == "all") {
         parts.*part.on = true;
         known = true;
@@ -52,7 +52,7 @@ DynamicsParts parse_dynamics(std::string_view op, std::string_view text) {
 
 std::string to_string(const DynamicsParts& parts) {
   std::vector<std::string_view> names;
-  for (const Part& part : kParts) {
+  for (const NamedPart& part : kParts) {
     if (parts.*part.on) {
       names.push_back(part.name);
     }

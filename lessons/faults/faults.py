@@ -68,10 +68,9 @@ def wrapped(head, text, indent=12):
 
 
 def build(folder, target):
-    result = subprocess.run(["cmake", "--build", folder, "--target", target, "-j", str(os.cpu_count() or 2)],
-                            capture_output=True, text=True)
-    if result.returncode != 0:
-        raise SystemExit("\n".join(line for line in result.stdout.splitlines() if not line.startswith("[")))
+    command = [ROOT / "cmake/build.sh", folder, "--target", target, "-j", str(os.cpu_count() or 2)]
+    if subprocess.run(command).returncode != 0:
+        raise SystemExit(1)
 
 
 def break_command(args):

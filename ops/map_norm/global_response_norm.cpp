@@ -22,7 +22,7 @@ NormSpec root_mean_square_spec(const Tensor& x) {
 }
 
 /// inputs: x, weight, bias
-Tensor composed(const Tensors& inputs, double eps) {
+Tensor composed_global(const Tensors& inputs, double eps) {
   const Tensor& x = inputs[0];
   const Tensor wide = in_compute_dtype(x);
   const Tensor root = deviation("global_response_norm", wide, root_mean_square_spec(x));
@@ -54,7 +54,7 @@ Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Ten
                    .function = kernels::MapFunction::affine,
                    .activation = options.activation,
                    .eps = options.eps,
-                   .composed = [eps = options.eps](const Tensors& in) { return composed(in, eps); }},
+                   .composed = [eps = options.eps](const Tensors& in) { return composed_global(in, eps); }},
                   {x, weight, bias},
                   [&](const Tensor& in_order) -> Tensors { return {map_stats(op, in_order, spec)}; });
 }

@@ -47,15 +47,20 @@ find_tidy() {
 # The tests are left out: they are half the files, and what matters there, they check themselves.
 tidy() {
   mkdir -p "$build/lint"
+  local commands=$build
+  if grep -qs '^NORMA_UNITY:BOOL=ON' "$build/CMakeCache.txt"; then  # there a command compiles many files
+    commands=$build/lint/single
+    cmake --preset cpu-release -B "$commands" -DNORMA_UNITY=OFF -DNORMA_BUILD_LESSONS=ON >/dev/null || return 1
+  fi
   # Without what is GCC's own. Without precompiled headers a file that leans on them is found.
   sed -E 's/ -m(move|store)-max=[0-9]+//g; s/ -Winvalid-pch//g; s/ -include [^ ]*cmake_pch\.hxx//g' \
-    "$build/compile_commands.json" >"$build/lint/compile_commands.json"
+    "$commands/compile_commands.json" >"$build/lint/compile_commands.json"
   local left_out='_stub\.cpp$'  # and what needs CUDA's headers, where there are none
   printf '#include <%s>\n' cudnn.h nccl.h | c++ -E -x c++ - >/dev/null 2>&1 ||
     left_out='_(stub|cudart|cudnn|cublaslt|nccl)\.cpp$'
   # Kernels for CUDA are read as the host compiles them.
   { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|lab|cli)/' | grep -zvE "$left_out" &&
-    find "$build/emulated" -name '*.cu.cpp' -print0; } | to_read |
+    find "$commands/emulated" -name '*.cu.cpp' -print0; } | to_read |
     xargs -0 -r -n 1 -P "$(nproc)" "$(find_tidy)" --quiet -p "$build/lint" \
       --extra-arg="-idirafter$(c++ -print-file-name=include)" 2> >(grep -vE 'warnings? (generated|treated)' >&2)
 }
@@ -72,7 +77,7 @@ root = sys.argv[2].removeprefix("./") + "/emulated/"
 for name in filter(None, sys.stdin.read().split("\0")):
     of = name.removeprefix("./")
     if (of.removeprefix(root).removesuffix(".cpp") if of.startswith(root) else of) in changed:
-        print(name, end="\0")' "$(python3 -B .ci/reach.py --tidy)" "${build#"$PWD"/}"
+        print(name, end="\0")' "$(python3 -B .ci/reach.py --tidy)" "${commands#"$PWD"/}"
   fi
 }
 

@@ -8,13 +8,14 @@ faults=0
 fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, which write what they were asked to `calls`
   local tool
   rm -rf "$work"
-  mkdir -p "$work/tree" "$work/bin" "$work/fake"
+  mkdir -p "$work/tree/cmake" "$work/bin" "$work/fake"
+  cp "$root/cmake/build.sh" "$work/tree/cmake"
   # The compiler knows the headers, and the images are there.
   sed "s|/usr/\(local/\)\?include|$work/include|g; s|/usr/share/datasets|$work/datasets|g" "$root/run" >"$work/tree/run"
   mkdir -p "$work/datasets/fashion-mnist"
   touch "$work/datasets/fashion-mnist/train-images-idx3-ubyte.gz"
   chmod +x "$work/tree/run"
-  for tool in bash cat chmod cp dirname env grep mkdir mktemp nproc rm tail; do
+  for tool in bash cat chmod cp dirname env grep mkdir mktemp nproc rm sleep tail; do
     ln -s "$(command -v "$tool")" "$work/bin/$tool"
   done
   fake c++ 'program=$(cat); [ -z "${FAKE_MISSING:-}" ] || ! [[ $program =~ $FAKE_MISSING ]]'
@@ -27,7 +28,9 @@ fresh() {  # fresh TOOL…: a tree with `run` and a PATH of these commands, whic
         [ -z "${FAKE_CACHE:-}" ] || echo "$FAKE_CACHE" >build/"$2"/CMakeCache.txt
         [ -z "${FAKE_SAYS:-}" ] || echo "-- $FAKE_SAYS" ;;
       --build)
-        [ -z "${FAKE_BROKEN:-}" ] || { echo "[1/2] Building"; echo "x.cpp:1: error: no such thing"; exit 1; }
+        [ -z "${FAKE_BROKEN:-}" ] || { printf "%s\n" "$FAKE_BROKEN"; exit 1; }
+        [ -z "${FAKE_SLOW:-}" ] || { echo "[1/4] Building a"; sleep 3; }
+        [ -z "${FAKE_WARNS:-}" ] || { echo "[3/4] Building b"; echo "b.cpp:1:2: warning: strange"; }
         mkdir -p "$2/cli"
         printf "%s\n" "#!$BASH" "echo norma \"\$@\", started as \$NORMA_STARTED_AS" >"$2/cli/norma"
         chmod +x "$2/cli/norma" ;;
@@ -133,12 +136,49 @@ run: apt-get could not install: ninja-build'
 
 what='the compiler fails'
 fresh c++ ninja cmake id
-run FAKE_BROKEN=1 info
-expect "$what" 1 'run: configuring cpu-release
-x.cpp:1: error: no such thing'
+says="run: the build failed; all that the compilers say: $work/tree/build/cpu-release/build.log"
+run 'FAKE_BROKEN=[1/3] Building a
+[2/3] Building x
+FAILED: x.o
+c++ -Werror -c x.cpp
+In file included from y.cpp:1:
+x.cpp:1: warning: strange
+x.cpp:1: error: no such thing
+   12 |   thing();
+[3/3] Building z
+FAILED: z.o
+z.cpp:1: error: a second one
+ninja: build stopped: subcommand failed.' info
+expect "$what" 1 "run: configuring cpu-release
+x.cpp:1: error: no such thing
+   12 |   thing();
+$says"
+for error in '/usr/bin/ld: main.o: undefined reference to `thing()'"'"'' 'CMake Error at CMakeLists.txt:3 (find):' \
+    'ninja: error: unknown target' 'c++: fatal error: Killed signal terminated program cc1plus'; do
+  run "FAKE_BROKEN=[1/2] Building
+$error" info
+  expect "$what: $error" 1 "$error
+$says"
+done
+run 'FAKE_BROKEN=[1/2] Building
+a program broke down' build
+expect "$what, and says so in words of its own" 1 "run: configuring cpu-release
+[1/2] Building
+a program broke down
+$says"
+run FAKE_WARNS=1 build
+expect 'the compiler warns' 0 "run: configuring cpu-release
+run: warnings of the compilers: 1; see $work/tree/build/cpu-release/build.log"
+
+what='a build that takes long'
+run FAKE_SLOW=1 NORMA_BUILD_SAYS=1 info
+[ "$code" = 0 ] && [[ $printed == 'run: building, 1 of 4, about 10 s left'$'\n'* && $printed == *$'\n''norma info'* ]] ||
+  expect "$what" 0 'run: building, 1 of 4, about 10 s left, some times'
+run FAKE_SLOW=1 info
+expect "$what, but less than 20 s" 0 'norma info, started as ./run'
 
 without_cuda='cmake --preset cpu-release -DNORMA_BUILD_TESTS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_BUILD_BENCHMARKS=OFF'
-without_cuda+=' -DNORMA_EMULATED=OFF -DNORMA_ONNX=OFF'
+without_cuda+=' -DNORMA_EMULATED=OFF -DNORMA_ONNX=OFF -DNORMA_UNITY=ON'
 with_cuda="${without_cuda/cpu/cuda}"
 what='a GPU and nvcc'
 fresh c++ ninja cmake id nvidia-smi nvcc

@@ -79,7 +79,8 @@ void check_same_bits(const std::string& model, const std::string& norm, Less les
 
 }  // namespace
 
-TEST_CASE("grad checkpointing: training has the bits of training without it, with each norm and number of threads") {
+TEST_CASE("grad checkpointing: training has the bits of training without it, with each norm and number of threads" *
+          doctest::test_suite("slow-emulated")) {
   const int before = num_threads();
   for (const int threads : {1, 3}) {
     if (default_device() == kCpu) {  // a second thread would be told of each change of the emulated device's pages
@@ -98,7 +99,8 @@ TEST_CASE("grad checkpointing: training has the bits of training without it, wit
   set_num_threads(before);
 }
 
-TEST_CASE("recompute norms: training has the bits of training without it, with each norm") {
+TEST_CASE("recompute norms: training has the bits of training without it, with each norm" *
+          doctest::test_suite("slow-emulated")) {
   for (const std::string model : {"resnet18", "convnext_atto"}) {
     for (const char* norm : {"batch", "group:8", "layer2d", "batch_renorm", "group:1", "rms2d", "dyt", "derf", "frn",
                              "evonorm_s0:8", "ghost_batch[sub_batch=2]"}) {

@@ -109,7 +109,8 @@ ModelOptions small(const std::string& name, const std::string& norm) {
 
 }  // namespace
 
-TEST_CASE("networks: no module changes the memory format, forwards or backwards") {
+TEST_CASE("networks: no module changes the memory format, forwards or backwards" *
+          doctest::test_suite("slow-emulated")) {
   for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
     for (const std::string norm : {"batch", "layer2d", "group", "instance", "none", "local_response", "evonorm_b0",
                                    "evonorm_s0", "frn", "grn", "dyt", "derf", "seednorm"}) {
@@ -141,7 +142,7 @@ TEST_CASE("networks: resnet with its large stem keeps the memory format") {
   }
 }
 
-TEST_CASE("networks: every convolution layer keeps the memory format") {
+TEST_CASE("networks: every convolution layer keeps the memory format" * doctest::test_suite("slow-emulated")) {
   for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
     for (const std::string conv_layer : {"std_conv", "scaled_std_conv"}) {
       for (const std::string name : {"resnet18", "resnet50", "convnext_atto", "convnextv2_atto"}) {
@@ -159,7 +160,8 @@ TEST_CASE("networks: every convolution layer keeps the memory format") {
   }
 }
 
-TEST_CASE("networks: two steps with every convolution layer, with the norms that they are for") {
+TEST_CASE("networks: two steps with every convolution layer, with the norms that they are for" *
+          doctest::test_suite("slow-emulated")) {
   for (const std::string name : {"resnet18", "convnext_atto", "convnextv2_atto"}) {
     const nn::NamedTensors start = create_model(name, small(name, ""))->state_dict();
     for (const auto& [conv_layer, norm] : {std::pair("std_conv", "group"), {"scaled_std_conv", "none"}}) {

@@ -77,7 +77,8 @@ TEST_CASE("models: parameters, tensors, names and sizes of every network") {
   allocator(kCpu).empty_cache();
 }
 
-TEST_CASE("models: parameters and tensors of the networks that torchvision lacks") {
+TEST_CASE("models: parameters and tensors of the networks that torchvision lacks" *
+          doctest::test_suite("slow-emulated")) {
   struct Expected {
     std::string name;
     int64_t parameters;

@@ -175,7 +175,8 @@ double tolerance(const NormCase& c, DType dtype, double scale) {
 
 }  // namespace
 
-TEST_CASE("norms: every layer × dtype × layout × mode × affine against the definition") {
+TEST_CASE("norms: every layer × dtype × layout × mode × affine against the definition" *
+          doctest::test_suite("slow-emulated")) {
   struct Types {
     DType input;
     DType parameters;
