@@ -266,29 +266,28 @@ std::string fault_of_jpeg(std::string_view bytes) {
       break;
     }
     scan = {};
-    std::string fault;
     if (segment->marker == kEndOfImage) {
       return frame.is_complete() ? "" : "it ends early";
     }
-    if (is_frame(segment->marker)) {
-      fault = frame.read(*segment);
-    } else if (segment->marker == kHuffmanTables) {
-      fault = tables.add(segment->content);
-    } else if (segment->marker == kScan) {
-      fault = scan.read(segment->content, frame, tables);
+    const bool is_scan = segment->marker == kScan;
+    if (std::string fault = is_frame(segment->marker)           ? frame.read(*segment)
+                            : segment->marker == kHuffmanTables ? tables.add(segment->content)
+                            : is_scan                           ? scan.read(segment->content, frame, tables)
+                                                                : std::string();
+        !fault.empty()) {
+      return fault;
+    }
+    if (is_scan) {
       scan_begin = i;
       decoded += scan.blocks;
     }
-    if (fault.empty() && decoded > frame.most_decoded_blocks()) {
-      fault = "it has more scans than an image of its size needs";
+    if (decoded > frame.most_decoded_blocks()) {
+      return "it has more scans than an image of its size needs";
     }
     if (const int64_t kept = scan.is_part ? kBytesOfBlock * frame.blocks() : 0;
-        fault.empty() && kept > std::max(kFewBytes, kMostBytesOfByte * static_cast<int64_t>(bytes.size()))) {
-      fault = fmt::format("its scans take {} of memory, which a file of {} may not ask for",
-                          byte_text(static_cast<uint64_t>(kept)), byte_text(bytes.size()));
-    }
-    if (!fault.empty()) {
-      return fault;
+        kept > std::max(kFewBytes, kMostBytesOfByte * static_cast<int64_t>(bytes.size()))) {
+      return fmt::format("its scans take {} of memory, which a file of {} may not ask for",
+                         byte_text(static_cast<uint64_t>(kept)), byte_text(bytes.size()));
     }
   }
   return "it ends early";

@@ -337,7 +337,8 @@ what='the tests of some rooms'
 fresh c++ ninja cmake id ctest
 run test --preset cuda-release --rooms ops,virtual_gpu -j1
 expect_calls "$what" "cmake --build $work/tree/build/cuda-release -j $(nproc) --target test_ops test_virtual_gpu
-ctest --preset cuda-release -L ^(ops|virtual-gpu)\$ -j1" 'cmake --build|ctest'
+ctest --preset cuda-release -L ^(ops|virtual-gpu)\$ -LE ^slow\$ -j1
+ctest --test-dir $work/tree/build/cuda-release -N -L ^slow\$" 'cmake --build|ctest'
 
 what='an unknown preset'
 run build --preset cpu-fast
@@ -357,11 +358,12 @@ for command in configure build test fuzz lesson lessons break python wheel lint;
   done
 done
 run lint --help
-expect "$what" 0 "usage: ./run lint
-  formatting, text rules, include direction, the docs' figures, clang-tidy"
+expect "$what" 0 "usage: ./run lint [--quick | --tidy | --all]
+  formatting, rules for texts and includes, the docs' figures, and clang-tidy for what changed;
+  --quick: without clang-tidy, --tidy: it alone, --all: it for every file"
 run test --preset cpu-asan --help
-expect "$what" 0 'usage: ./run test [--preset NAME] [--rooms core,ops,…] [ctest options]
-  build everything and run all tests (presets: cpu-release, cpu-debug, cpu-asan,
-  cpu-portable, cpu-avx2, cuda-release, cuda-debug), or those of some rooms'
+expect "$what" 0 'usage: ./run test [--preset NAME] [--rooms core,ops,…] [--slow] [ctest options]
+  build and run the tests of all rooms, or of some (presets: cpu-release, cpu-debug, cpu-asan,
+  cpu-portable, cpu-avx2, cuda-release, cuda-debug); with --slow also the slow ones, the'
 
 [ "$faults" -eq 0 ]
