@@ -41,6 +41,11 @@ if(NOT Protobuf_FOUND)
   set(CMAKE_DISABLE_FIND_PACKAGE_ONNX ON)
 endif()
 norma_find_optional(ONNX ONNX "Debian: libonnx-dev and libprotobuf-dev" STATUS "norma export writes no ONNX files")
+# ONNX 1.17 has a namespace. The target says which of ONNX's headers are there (ONNX_ML).
+set(NORMA_ONNX_TARGET onnx_proto)
+if(TARGET ONNX::onnx_proto)
+  set(NORMA_ONNX_TARGET ONNX::onnx_proto)
+endif()
 
 if(NORMA_CUDA)
   find_package(CUDAToolkit 12 REQUIRED)

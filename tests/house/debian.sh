@@ -13,17 +13,19 @@ suite=$1
 shift
 [ $# -gt 0 ] || set -- ./run compare --quick
 [ "$(id -u)" -eq 0 ] || quit 'making a root of Debian needs root'
+unshare --mount true 2>/dev/null || quit 'mounting needs a namespace of its own, which this system does not give'
 command -v debootstrap >/dev/null || { apt-get update && apt-get install --yes debootstrap; } >/dev/null 2>&1 ||
   quit 'debootstrap is missing, and apt-get could not install it'
 
 root=$PWD/build/debian-$suite
 if [ ! -e "$root/made" ]; then
   # The mirror that this system has its own packages from.
-  mirror=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 2>/dev/null | sed -n 's/^Debian //p' | head -n 1)
+  mirror=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 2>/dev/null | sed -n '/security/!s/^Debian //p' | head -n 1)
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
   debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
     quit "debootstrap could not make a root of $suite: $(tail -n 1 "$root.log")"
+  apt-config dump | grep -iE '^Acquire::https?::Proxy' >"$root/etc/apt/apt.conf.d/50proxy" || true
   touch "$root/made"
 fi
 if [ ! -e "$root/norma" ]; then
@@ -33,6 +35,10 @@ else  # only files that differ become younger
   git -C "$root/norma" checkout --quiet --force --detach FETCH_HEAD
 fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
+[ ! -e /etc/pip.conf ] || cp -L /etc/pip.conf "$root/etc/"
+# This system's certificates are also those that a proxy signs with.
+[ ! -e /etc/ssl/certs/ca-certificates.crt ] ||
+  install -D -m 644 /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
 echo "debian.sh: $suite: $*"
 # What is mounted here goes with the process. /dev/shm carries the messages of MPI, /dev/pts the terminals of tests.
 # shellcheck disable=SC2016

@@ -135,7 +135,7 @@ E: no space left
 run: apt-get could not install: ninja-build'
 
 what='the compiler fails'
-fresh c++ ninja cmake id
+fresh c++ ninja cmake id python3
 says="run: the build failed; all that the compilers say: $work/tree/build/cpu-release/build.log"
 run 'FAKE_BROKEN=[1/3] Building a
 [2/3] Building x
@@ -181,7 +181,7 @@ without_cuda='cmake --preset cpu-release -DNORMA_BUILD_TESTS=OFF -DNORMA_BUILD_E
 without_cuda+=' -DNORMA_EMULATED=OFF -DNORMA_ONNX=OFF -DNORMA_UNITY=ON'
 with_cuda="${without_cuda/cpu/cuda}"
 what='a GPU and nvcc'
-fresh c++ ninja cmake id nvidia-smi nvcc
+fresh c++ ninja cmake id nvidia-smi nvcc python3
 run info
 expect "$what" 0 'run: configuring cuda-release
 norma info, started as ./run'
@@ -196,7 +196,7 @@ expect_calls 'a preset with CUDA' "cmake --preset cuda-debug -DNORMA_BUILD_TESTS
 cmake --build $work/tree/build/cuda-debug -j $(nproc)" cmake
 
 what='a GPU that is too old'
-fresh c++ ninja cmake id nvidia-smi nvcc
+fresh c++ ninja cmake id nvidia-smi nvcc python3
 run 'FAKE_GPUS=7.5, Tesla T4' info
 expect "$what" 0 'run: the GPU Tesla T4 has compute capability 7.5, and Norma needs 8.0 or above: using the CPU
 run: configuring cpu-release
@@ -334,7 +334,7 @@ run lessons --notebooks=books --solved
 expect "$what, and solved" 0 "python3 -B $work/tree/lessons/lessons.py lessons --notebooks=books --solved"
 
 what='the tests of some rooms'
-fresh c++ ninja cmake id ctest
+fresh c++ ninja cmake id ctest python3
 run test --preset cuda-release --rooms ops,virtual_gpu -j1
 expect_calls "$what" "cmake --build $work/tree/build/cuda-release -j $(nproc) --target test_ops test_virtual_gpu
 ctest --preset cuda-release -L ^(ops|virtual-gpu)\$ -LE ^slow\$ -j1
@@ -364,6 +364,10 @@ expect "$what" 0 "usage: ./run lint [--quick | --tidy | --all]
 run test --preset cpu-asan --help
 expect "$what" 0 'usage: ./run test [--preset NAME] [--rooms core,ops,…] [--slow] [ctest options]
   build and run the tests of all rooms, or of some (presets: cpu-release, cpu-debug, cpu-asan,
-  cpu-portable, cpu-avx2, cuda-release, cuda-debug); with --slow also the slow ones, the'
+  cpu-portable, cpu-avx2, cuda-release, cuda-debug); with --slow also the slow ones, the
+  lessons'"'"' and the examples'"'"'
+usage: ./run test --all
+  whatever there is: every test, with the sanitizers, for any processor, for GPUs, the Python
+  package, its wheel, and on Debian 13; two hours on two cores'
 
 [ "$faults" -eq 0 ]
