@@ -169,7 +169,7 @@ std::vector<std::string> case_names() {
   return names;
 }
 
-const Case& case_called(const std::string& name) {
+const Case& case_called(std::string_view name) {
   for (const Case& c : all_cases()) {
     if (c.name == name) {
       return c;

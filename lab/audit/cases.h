@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::lab::audit {
@@ -43,7 +44,7 @@ struct Case {
 const std::vector<Case>& all_cases();
 std::vector<std::string> case_names();
 /// Throws Error for an unknown name.
-const Case& case_called(const std::string& name);
+const Case& case_called(std::string_view name);
 
 /// The reason why a dtype cannot hold the input, "float16 ends at 65504"; "" if it can.
 std::string why_not_held(const Case& c, DType dtype);

@@ -29,6 +29,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,7 +79,7 @@ DynamicsSample dynamics_of(nn::Module& model, const Tensor& x, const TensorFunct
   return *found.dynamics;
 }
 
-const LayerDynamics& layer(const DynamicsSample& sample, const std::string& name) {
+const LayerDynamics& layer(const DynamicsSample& sample, std::string_view name) {
   const auto found = std::ranges::find(sample.layers, name, &LayerDynamics::layer);
   REQUIRE(found != sample.layers.end());
   return *found;
