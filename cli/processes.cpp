@@ -142,8 +142,7 @@ int start_processes(std::string_view command, int64_t processes) {
         kMostOfProcessor, online, processes);
   check(is_in_path("mpirun"), command,
         "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
-  std::vector<std::string> words{"mpirun", "--quiet",        "-n", std::to_string(processes), "--bind-to",
-                                 "none",   "--oversubscribe"};
+  std::vector<std::string> words{"mpirun", "-n", std::to_string(processes), "--bind-to", "none", "--oversubscribe"};
   if (::geteuid() == 0) {
     words.emplace_back("--allow-run-as-root");
   }
@@ -163,6 +162,7 @@ int start_processes(std::string_view command, int64_t processes) {
   if (::isatty(STDOUT_FILENO) == 0) {
     ::setenv("TERM", "dumb", 1);  // mpirun gives its first process a terminal, which is none
   }
+  ::setenv("OMPI_MCA_orte_execute_quiet", "1", 1);  // its --quiet, which Open MPI 5 does not know
   const pid_t self = ::getpid();
   const pid_t child = ::fork();
   check(child >= 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));

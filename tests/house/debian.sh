@@ -23,7 +23,7 @@ if [ ! -e "$root/made" ]; then
   mirror=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 2>/dev/null | sed -n '/security/!s/^Debian //p' | head -n 1)
   rm -rf --one-file-system "$root"
   mkdir -p "$root"
-  debootstrap --variant=minbase "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
+  debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
     quit "debootstrap could not make a root of $suite: $(tail -n 1 "$root.log")"
   apt-config dump | grep -iE '^Acquire::https?::Proxy' >"$root/etc/apt/apt.conf.d/50proxy" || true
   touch "$root/made"
@@ -46,6 +46,7 @@ exec unshare --mount --propagation private bash -c '
   root=$1
   shift
   mount -t proc proc "$root/proc"
+  mount -t sysfs -o ro sysfs "$root/sys" 2>/dev/null || true  # MPI reads the processors there
   mount -t tmpfs shm "$root/dev/shm"
   mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
   ln -sf pts/ptmx "$root/dev/ptmx"

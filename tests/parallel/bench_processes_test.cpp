@@ -96,7 +96,8 @@ TEST_CASE("bench in processes: those of somebody's own mpirun print one row" * d
     return;
   }
   const TemporaryFolder folder;
-  const std::string mpirun = "mpirun --quiet --allow-run-as-root --oversubscribe --bind-to none -n 2";
+  const std::string mpirun =
+      "OMPI_MCA_orte_execute_quiet=1 mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2";
   const Outcome outcome = run_norma(folder.path(), kSmall + "-b 4 --quiet", mpirun);
   REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(result_of(outcome)["train_processes"] == 2);

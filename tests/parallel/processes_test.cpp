@@ -272,7 +272,7 @@ TEST_CASE("processes: mistakes are said once, with exit code 2" * doctest::test_
   CHECK(said(options + "--procs 2 --norm ghost_batch --sync-bn")
             .find("parts: expected batch norm to share statistics between processes, got ghost batch norm\n") !=
         std::string::npos);
-  const std::string mpirun = "mpirun --quiet --allow-run-as-root --oversubscribe --bind-to none ";
+  const std::string mpirun = "OMPI_MCA_orte_execute_quiet=1 mpirun --allow-run-as-root --oversubscribe --bind-to none ";
   CHECK(said(options + "--procs 3", mpirun + "-n 2") ==
         "norma: train: procs: expected the 2 processes of OMPI_COMM_WORLD_SIZE, got 3\n");
   CHECK(said(options + "--procs 3", mpirun + "-n 1") ==
