@@ -5,7 +5,6 @@
 message. A part whose tree is not known to this clone is reached.
 
   reach.py             every part: reached and by which file, or left out
-  reach.py KIND        the reached rooms of a kind (release, asan, …), joined by commas; empty: none
   reach.py --tidy      the files that clang-tidy has to read: what changed and what includes it
   reach.py --note [PART…]
                        notes the tree of HEAD for these parts, or for all: they have passed with it
@@ -177,14 +176,10 @@ def main(arguments):
         return note(arguments[1:])
     if arguments == ['--tidy']:
         return print('\n'.join(tidy()))
-    reasons = {part: reason(part, reads) for part, reads in parts().items()}
     if arguments:
-        kind = arguments[0]
-        mine = [part for part in reasons if part.split(':')[0] == kind]
-        if not mine:
-            sys.exit(f'reach.py: unknown kind {kind}; there are {", ".join(dict.fromkeys(p.split(":")[0] for p in reasons))}')
-        return print(','.join(part.split(':')[-1] for part in mine if reasons[part]))
-    for part, why in reasons.items():
+        sys.exit(f'reach.py: unknown argument {arguments[0]}; there are --tidy and --note')
+    for part, reads in parts().items():
+        why = reason(part, reads)
         print(f'{part:18} ' + (f'reached: {why}' if why else 'left out: it reads nothing that has changed since it passed'))
 
 

@@ -2,8 +2,6 @@
 
 #include "core/copy.h"
 
-#include <algorithm>
-
 namespace norma {
 
 std::string_view to_string(Statistics statistics) {

@@ -47,7 +47,8 @@ find_tidy() {
 # The tests are left out: they are half the files, and what matters there, they check themselves.
 tidy() {
   mkdir -p "$build/lint"
-  local commands=$build
+  local commands=$build changed
+  changed=$(python3 -B .ci/reach.py --tidy) || return 1
   if grep -qs '^NORMA_UNITY:BOOL=ON' "$build/CMakeCache.txt"; then  # there a command compiles many files
     commands=$build/lint/single
     cmake --preset cpu-release -B "$commands" -DNORMA_UNITY=OFF -DNORMA_BUILD_LESSONS=ON >/dev/null || return 1
@@ -77,7 +78,7 @@ root = sys.argv[2].removeprefix("./") + "/emulated/"
 for name in filter(None, sys.stdin.read().split("\0")):
     of = name.removeprefix("./")
     if (of.removeprefix(root).removesuffix(".cpp") if of.startswith(root) else of) in changed:
-        print(name, end="\0")' "$(python3 -B .ci/reach.py --tidy)" "${commands#"$PWD"/}"
+        print(name, end="\0")' "$changed" "${commands#"$PWD"/}"
   fi
 }
 

@@ -69,7 +69,7 @@ class Reach(unittest.TestCase):
         reached = self.reached()
         self.assertLessEqual({'tidy', 'release:lab', 'release:cli', 'asan:lab', 'python'}, reached)
         self.assertFalse({'release:train', 'emulated:ops', 'cuda', 'portable', 'wheel', 'debian', 'asan:nn'} & reached)
-        self.assertIn('lab', self.reach('asan').split(','))
+        self.assertNotIn('asan:train', reached)
 
     def test_a_test_reaches_its_room(self):
         self.change('tests/ops/pool_test.cpp')
@@ -122,7 +122,8 @@ class Reach(unittest.TestCase):
             self.reach('--note')
 
     def test_every_label_of_a_room_is_a_part(self):
-        self.assertEqual(self.reach('release', NORMA_CI_ALL='1').split(','),
+        parts = [line.split()[0] for line in self.reach(NORMA_CI_ALL='1').splitlines()]
+        self.assertEqual([part.removeprefix('release:') for part in parts if part.startswith('release:')],
                          ['core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'lab', 'cli', 'parity',
                           'house', 'examples', 'recipes', 'lessons'])
 
