@@ -7,7 +7,9 @@
 #include "train/interrupt.h"
 #include "train/output.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +18,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -84,6 +87,55 @@ void pass_on(int signal) {
   }
   errno = error;
 }
+
+/// Passes on what mpirun and its processes write to stderr, but for mpirun's own words about a process that has ended:
+/// Open MPI 5 frames them by two lines of dashes, and has no switch for them.
+class MpirunErrors {
+ public:
+  void read(std::string_view text) {
+    for (const char c : text) {
+      held_ += c;
+      if (c == '\n') {
+        take_line();
+      }
+    }
+  }
+
+  /// Prints what is held: a line without an end, or a frame.
+  void flush() {
+    std::fwrite(held_.data(), 1, held_.size(), stderr);
+    held_.clear();
+    line_ = 0;
+  }
+
+  /// The process that a signal has ended, as mpirun names it.
+  const std::string& ended() const { return ended_; }
+
+ private:
+  void take_line() {
+    const size_t dashes = std::min(held_.find_first_not_of('-', line_), held_.size()) - line_;
+    const bool is_edge = dashes > 60 && line_ + dashes + 1 == held_.size();
+    const bool is_framed = line_ > 0;
+    line_ = held_.size();
+    if (is_framed != is_edge) {
+      return;  // the first line of a frame, or one inside
+    }
+    const size_t words = held_.find('\n') + 1;
+    if (is_framed && (held_.compare(words, 8, "prterun ") == 0 || held_.compare(words, 7, "mpirun ") == 0)) {
+      const auto after = [&](std::string_view text) { return held_.find(text) + text.size(); };
+      if (const size_t rank = after("process rank "), process = after(" with PID "); rank < process) {
+        ended_ = fmt::format("rank {} (process {})", held_.substr(rank, held_.find(' ', rank) - rank),
+                             held_.substr(process, held_.find(' ', process) - process));
+      }
+      held_.clear();
+    }
+    flush();
+  }
+
+  std::string held_;
+  size_t line_ = 0;  ///< where the last line of what is held begins
+  std::string ended_ = "a process";
+};
 
 /// The words of this process's own command line, and the program's file.
 std::vector<std::string> own_words() {
@@ -164,9 +216,12 @@ int start_processes(std::string_view command, int64_t processes) {
   }
   ::setenv("OMPI_MCA_orte_execute_quiet", "1", 1);  // its --quiet, which Open MPI 5 does not know
   const pid_t self = ::getpid();
+  int errors[2];
+  check(::pipe2(errors, O_CLOEXEC) == 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
   const pid_t child = ::fork();
   check(child >= 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
   if (child == 0) {
+    ::dup2(errors[1], STDERR_FILENO);
     ::setpgid(0, 0);  // Ctrl-C is for this process's parent alone
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() == self) {
@@ -178,14 +233,29 @@ int start_processes(std::string_view command, int64_t processes) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     ::sigaction(signal, &action, nullptr);
   }
+  ::close(errors[1]);
+  MpirunErrors said;
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  for (bool is_open = true, has_ended = false; !has_ended;) {
+    // What mpirun leaves behind may hold its stderr open.
+    pollfd from{.fd = errors[0], .events = POLLIN, .revents = 0};
+    constexpr int kMilliseconds = 50;
+    if (is_open && ::poll(&from, 1, kMilliseconds) > 0) {
+      std::array<char, 4096> text;
+      const ssize_t size = ::read(errors[0], text.data(), text.size());
+      is_open = size > 0 || (size < 0 && errno == EINTR);
+      said.read({text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))});
+      continue;
+    }
+    has_ended = ::waitpid(child, &status, is_open ? WNOHANG : 0) == child;
   }
+  said.flush();
+  ::close(errors[0]);
   children = 0;
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kSignalled + WTERMSIG(status);
   const int signal = code - kSignalled;
   if (std::ranges::count(std::array{SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT}, signal) > 0) {
-    complain(fmt::format("{}: a process was ended by signal {} ({})", command, signal, ::strsignal(signal)));
+    complain(fmt::format("{}: {} was ended by signal {} ({})", command, said.ended(), signal, ::strsignal(signal)));
   }
   return code;
 }

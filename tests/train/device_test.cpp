@@ -29,6 +29,37 @@ Recipe exact_recipe() {
   return recipe;
 }
 
+/// Trains by a recipe that `change` has changed: tensor functions alone give the CPU's numbers elsewhere.
+template <typename Change>
+void same_elsewhere(const Change& change) {
+  Recipe recipe = exact_recipe();
+  change(recipe);
+  const DefaultDeviceGuard on_cpu(kCpu);
+  Trainer here(recipe, {.evaluate_each_epoch = false, .quiet = true});
+  const TrainResult expected = here.run();
+  const DefaultDeviceGuard on_emulated(kCudaEmulated);
+  Trainer there(recipe, {.evaluate_each_epoch = false, .quiet = true});
+  const TrainResult result = there.run();
+  REQUIRE(result.losses.size() == 3);
+  for (size_t i = 0; i < result.losses.size(); ++i) {
+    CHECK_MESSAGE(std::abs(result.losses[i] - expected.losses[i]) <= 1e-8, i);
+  }
+  CHECK(std::abs(result.test.loss - expected.test.loss) <= 1e-8);
+  CHECK(result.ema_test.images == (recipe.model_ema ? 8 : 0));
+  CHECK(expected.ema_test.images == result.ema_test.images);
+  CHECK(std::abs(result.ema_test.loss - expected.ema_test.loss) <= 1e-8);
+  const Checkpoint of_cpu = here.checkpoint();
+  const Checkpoint of_emulated = there.checkpoint();
+  for (const auto& [mine, theirs] : {std::pair(of_emulated.model, of_cpu.model),
+                                     {of_emulated.optimizer, of_cpu.optimizer},
+                                     {of_emulated.ema, of_cpu.ema}}) {
+    REQUIRE(mine.size() == theirs.size());
+    for (size_t i = 0; i < mine.size(); ++i) {
+      CHECK_MESSAGE(max_difference(mine[i].second, theirs[i].second) <= 1e-7, mine[i].first);
+    }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint goes on there" *
@@ -62,74 +93,45 @@ TEST_CASE("train: a run on another device is that of the CPU, and its checkpoint
   }
 }
 
+TEST_CASE("train: lamb, agc, bce and averages give the CPU's numbers elsewhere") {
+  same_elsewhere([](Recipe& recipe) {
+    recipe.opt = "lamb";
+    recipe.clip_mode = "agc";
+    recipe.clip_grad = 0.02;
+    recipe.bce_loss = true;
+    recipe.smoothing = 0.1;
+    recipe.model_ema = true;
+    recipe.model_ema_decay = 0.6;
+  });
+}
+
 TEST_CASE(
-    "train: optimizers, clipping, losses and averages made of tensor functions give the CPU's numbers elsewhere") {
-  struct Setting {
-    const char* name;
-    void (*change)(Recipe&);
-  };
-  const Setting settings[] = {
-      {"lamb, agc, bce, averages",
-       [](Recipe& recipe) {
-         recipe.opt = "lamb";
-         recipe.clip_mode = "agc";
-         recipe.clip_grad = 0.02;
-         recipe.bce_loss = true;
-         recipe.smoothing = 0.1;
-         recipe.model_ema = true;
-         recipe.model_ema_decay = 0.6;
-       }},
-      {"rmsproptf, clipped values, two batches, layer decay, all gradients",
-       [](Recipe& recipe) {
-         recipe.opt = "rmsproptf";
-         recipe.lr = 1e-4;
-         recipe.clip_mode = "value";
-         recipe.clip_grad = 0.05;
-         recipe.grad_accum_steps = 2;
-         recipe.batch_size = 2;
-         recipe.norm = "group/8";  // batch norm over two images and one pixel multiplies what rounding differs by
-         recipe.layer_decay = 0.8;
-         recipe.skip_nonfinite = true;
-       }},
-      {"nesterov, mixed images, bce with a threshold, averages that warm up", [](Recipe& recipe) {
-         recipe.opt = "nesterov";
-         recipe.lr = 0.01;
-         recipe.mixup = 0.8;
-         recipe.cutmix = 1;
-         recipe.bce_loss = true;
-         recipe.bce_target_thresh = 0.2;
-         recipe.model_ema = true;
-         recipe.model_ema_warmup = true;
-       }}};
-  for (const Setting& setting : settings) {
-    CAPTURE(setting.name);
-    Recipe recipe = exact_recipe();
-    setting.change(recipe);
-    const DefaultDeviceGuard on_cpu(kCpu);
-    Trainer here(recipe, {.evaluate_each_epoch = false, .quiet = true});
-    const TrainResult expected = here.run();
-    const DefaultDeviceGuard on_emulated(kCudaEmulated);
-    Trainer there(recipe, {.evaluate_each_epoch = false, .quiet = true});
-    const TrainResult result = there.run();
-    REQUIRE(result.losses.size() == 3);
-    for (size_t i = 0; i < result.losses.size(); ++i) {
-      CHECK_MESSAGE(std::abs(result.losses[i] - expected.losses[i]) <= 1e-8, i);
-    }
-    CHECK(std::abs(result.test.loss - expected.test.loss) <= 1e-8);
-    CHECK(result.ema_test.images == (recipe.model_ema ? 8 : 0));
-    CHECK(expected.ema_test.images == result.ema_test.images);
-    CHECK(std::abs(result.ema_test.loss - expected.ema_test.loss) <= 1e-8);
-    const Checkpoint of_cpu = here.checkpoint();
-    const Checkpoint of_emulated = there.checkpoint();
-    for (const auto& [mine, theirs] : {std::pair(of_emulated.model, of_cpu.model),
-                                       {of_emulated.optimizer, of_cpu.optimizer},
-                                       {of_emulated.ema, of_cpu.ema}}) {
-      REQUIRE(mine.size() == theirs.size());
-      for (size_t i = 0; i < mine.size(); ++i) {
-        CHECK_MESSAGE(max_difference(mine[i].second, theirs[i].second) <= 1e-7, mine[i].first);
-      }
-    }
-  }
+    "train: rmsproptf, clipped values, two batches, layer decay and all gradients give the CPU's numbers elsewhere") {
+  same_elsewhere([](Recipe& recipe) {
+    recipe.opt = "rmsproptf";
+    recipe.lr = 1e-4;
+    recipe.clip_mode = "value";
+    recipe.clip_grad = 0.05;
+    recipe.grad_accum_steps = 2;
+    recipe.batch_size = 2;
+    recipe.norm = "group/8";  // batch norm over two images and one pixel multiplies what rounding differs by
+    recipe.layer_decay = 0.8;
+    recipe.skip_nonfinite = true;
+  });
+}
+
+TEST_CASE(
+    "train: nesterov, mixed images, bce with a threshold and averages that warm up give the CPU's numbers elsewhere") {
+  same_elsewhere([](Recipe& recipe) {
+    recipe.opt = "nesterov";
+    recipe.lr = 0.01;
+    recipe.mixup = 0.8;
+    recipe.cutmix = 1;
+    recipe.bce_loss = true;
+    recipe.bce_target_thresh = 0.2;
+    recipe.model_ema = true;
+    recipe.model_ema_warmup = true;
+  });
 }
 
 TEST_CASE("train: the host waits for a device once in a step, for the loss behind it") {
