@@ -34,6 +34,14 @@ norma_find_optional(ONEDNN oneDNN "Debian: libdnnl-dev" WARNING
 norma_find_optional(JPEG_TURBO JPEGTurbo "Debian: libjpeg62-turbo-dev" WARNING
                     "JPEGs are decoded by stb, which is slower and not to the bytes of Pillow")
 set(MPI_CXX_SKIP_MPICXX ON)  # the functions of C will do
+find_program(NORMA_MPICXX mpicxx)
+if(NORMA_MPICXX)  # Debian 13's openmpi-bin has it without MPI's headers, and FindMPI ends the configuration there
+  execute_process(COMMAND echo "#include <mpi.h>" COMMAND ${NORMA_MPICXX} -fsyntax-only -x c++ -
+                  RESULT_VARIABLE code OUTPUT_QUIET ERROR_QUIET)
+  if(NOT code EQUAL 0)
+    set(CMAKE_DISABLE_FIND_PACKAGE_MPI ON)
+  endif()
+endif()
 norma_find_optional(MPI MPI "Debian: openmpi-bin and libopenmpi-dev" STATUS "a run has one process" COMPONENTS CXX)
 
 find_package(Protobuf QUIET)  # ONNX's package needs it, and does not look for it
