@@ -77,43 +77,41 @@ Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients ne
     without_activation.bits = {};
     return norm_backward(without_activation, mask_by_bits(node, dy), needs);
   }
-  const Tensor dy_in_order = layout.in_order(converted(dy, x.dtype()));
-  const Tensor x_in_order = layout.in_order(x);
-  const Tensor dx_in_order = needs.x ? layout.writable_in_order(dx) : Tensor{};
-  const Tensor weight = node.weight.defined() ? layout.weight_in_order(converted(node.weight, dtype)) : Tensor{};
-  const Tensor bias = node.bias.defined() ? layout.weight_in_order(converted(node.bias, dtype)) : Tensor{};
-  const Tensor residual = node.residual.defined() ? layout.in_order(node.residual) : Tensor{};
-  const Tensor dresidual_in_order = activated && needs.residual ? layout.writable_in_order(dresidual) : Tensor{};
-  const Tensor dweight = needs.weight ? empty({layout.affine().numel()}, options) : Tensor{};
-  const Tensor dbias = needs.bias ? empty({layout.affine().numel()}, options) : Tensor{};
+  const auto weight_in_order = [&](const Tensor& weight) {
+    return weight.defined() ? layout.weight_in_order(converted(weight, dtype)) : Tensor{};
+  };
+  const auto weight_gradient = [&](bool wanted) {
+    return wanted ? empty({layout.affine().numel()}, options) : Tensor{};
+  };
+  const NormTensors in_order{.x = layout.in_order(x),
+                             .weight = weight_in_order(node.weight),
+                             .bias = weight_in_order(node.bias),
+                             .residual = node.residual.defined() ? layout.in_order(node.residual) : Tensor{},
+                             .stats = node.stats,
+                             .bits = node.bits,
+                             .activation = node.activation,
+                             .dy = layout.in_order(converted(dy, x.dtype())),
+                             .dx = needs.x ? layout.writable_in_order(dx) : Tensor{},
+                             .dweight = weight_gradient(needs.weight),
+                             .dbias = weight_gradient(needs.bias),
+                             .dresidual = activated && needs.residual ? layout.writable_in_order(dresidual) : Tensor{}};
   OpScope::set_implementation(to_string(layout.walk()));
   kernels::norm_kernels.at(node.op, x.device())
-      ->backward(x.dtype(), problem_of(layout, node.spec, node.fixed_stats),
-                 {.dy = dy_in_order.device_pointer(),
-                  .x = x_in_order.device_pointer(),
-                  .weight = pointer_or_null(weight),
-                  .stats = node.stats.device_pointer(),
-                  .dx = pointer_or_null(dx_in_order),
-                  .dweight = pointer_or_null(dweight),
-                  .dbias = pointer_or_null(dbias),
-                  .activation = node.activation,
-                  .bias = pointer_or_null(bias),
-                  .residual = pointer_or_null(residual),
-                  .bits = static_cast<const uint8_t*>(pointer_or_null(node.bits)),
-                  .dresidual = pointer_or_null(dresidual_in_order)});
+      ->backward(x.dtype(), problem_of(layout, node.spec, node.fixed_stats), pointers_of(in_order));
   if (needs.x) {
     if (node.spec.centring == Centring::mean && !node.fixed_stats && layout.shape().set_size() == 1) {
       // x - x depends on nothing, but its terms were rounded; a product leaves NaN as it is.
-      Tensor nothing = dx_in_order;
+      Tensor nothing = in_order.dx;
       mul_(nothing, 0);
     }
-    layout.copy_back(dx_in_order, dx);
+    layout.copy_back(in_order.dx, dx);
   }
-  if (dresidual_in_order.defined()) {
-    layout.copy_back(dresidual_in_order, dresidual);
+  if (in_order.dresidual.defined()) {
+    layout.copy_back(in_order.dresidual, dresidual);
   }
-  return {dx, needs.weight ? converted(layout.weight_gradient(dweight, affine_sizes), weight_dtype) : Tensor{},
-          needs.bias ? converted(layout.weight_gradient(dbias, affine_sizes), node.bias_dtype) : Tensor{}, dresidual};
+  return {dx, needs.weight ? converted(layout.weight_gradient(in_order.dweight, affine_sizes), weight_dtype) : Tensor{},
+          needs.bias ? converted(layout.weight_gradient(in_order.dbias, affine_sizes), node.bias_dtype) : Tensor{},
+          dresidual};
 }
 
 Tensor mask_by_bits(const NormNode& node, const Tensor& dy) {

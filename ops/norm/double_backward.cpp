@@ -229,10 +229,7 @@ Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradi
   saved.push_back(node.stats);
   saved.push_back(node.bits);
   NormNode without_tensors = node;
-  for (Tensor* tensor : {&without_tensors.x, &without_tensors.stats, &without_tensors.weight, &without_tensors.bias,
-                         &without_tensors.residual, &without_tensors.bits}) {
-    *tensor = {};
-  }
+  static_cast<NormTensors&>(without_tensors) = {.activation = node.activation};
   record(node.op + "_backward", inputs, defined_only(gradients), saved,
          [without_tensors, recorded](const Tensors& grad_outputs, const BackwardContext& c) -> Tensors {
            Tensors in(kInputs);

@@ -3,6 +3,7 @@
 #include "core/by_device.h"
 #include "core/dtype.h"
 #include "ops/norm/spec.h"
+#include "ops/pointwise/activation.h"
 
 #include <cstdint>
 #include <string_view>
@@ -88,45 +89,93 @@ constexpr int64_t stats_rows(Centring centring) {
 /// The running statistics of batch norm, which a forward kernel that computes statistics brings up to date:
 ///   mean = (1 - momentum) * mean + momentum * mean of the batch
 ///   var = (1 - momentum) * var + momentum * var_factor * variance of the batch
+template <class T>
 struct RunningStatistics {
-  void* mean = nullptr;  ///< of T, one number per set, as var; null: there are none
-  void* var = nullptr;
+  T* mean = nullptr;  ///< one number per set, as var; null: there are none
+  T* var = nullptr;
   double momentum = 0;
   double var_factor = 1;
   int64_t* batches = nullptr;  ///< null, or a number that grows by one
 };
 
-/// y = f(z + residual) with z = ((x - mean) - mean_low) * rstd * weight + bias.
-struct NormForward {
-  const void* x;
-  const void* weight;  ///< of T; both weight and bias, or neither
-  const void* bias;
-  void* y;      ///< null: only the statistics are wanted
-  void* stats;  ///< of T, stats_rows() rows: written, or read where they are fixed
-  void* var;    ///< of T: variance, or the mean square for Centring::none; may be null if `running` is empty
-  Activation activation = Activation::identity;
-  const void* residual = nullptr;  ///< in the order of x, or null
-  uint8_t* bits = nullptr;         ///< null, or receives one bit per element in the order of x: y > 0 or NaN
-  RunningStatistics running = {};
-};
-
-/// With dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:
+/// The operands of a norm, as tensors or as pointers. Those of S have the order of x. What a call has no use for is
+/// undefined or null.
+///
+/// Forward: y = f(z + residual) with z = ((x - mean) - mean_low) * rstd * weight + bias.
+///
+/// Backward, with dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:
 ///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dz * xhat),  dbias = sum(dz),  dresidual = dz
 /// for Centring::mean; statistics.h has the others.
-/// dx, dweight, dbias and dresidual are null where they are not wanted.
-struct NormBackward {
-  const void* dy;
-  const void* x;
-  const void* weight;  ///< of T; null: 1
-  const void* stats;
-  void* dx;
-  void* dweight;  ///< of T
-  void* dbias;    ///< of T
+template <class Of>
+struct NormOperands {
+  Of x = {};         ///< of S
+  Of weight = {};    ///< of T, or 1. Forward takes both weight and bias, or neither
+  Of bias = {};      ///< of T, or 0. Backward takes it where it computes z again
+  Of residual = {};  ///< of S, or 0. Likewise
+  Of stats = {};     ///< of T, stats_rows() rows: written by forward unless they are fixed
+  Of bits = {};      ///< a bit for each element: z + residual > 0 or NaN. Written by forward; stands in backward for z
   Activation activation = Activation::identity;
-  const void* bias = nullptr;      ///< with which z is computed again; null: 0
-  const void* residual = nullptr;  ///< in the order of x, or null
-  const uint8_t* bits = nullptr;   ///< for relu, in place of bias and residual: z + residual > 0 or NaN
-  void* dresidual = nullptr;
+
+  Of y = {};    ///< of S; none: only the statistics are wanted
+  Of var = {};  ///< of T: variance, or the mean square for Centring::none; needed where there are running statistics
+  RunningStatistics<void> running = {};
+
+  Of dy = {};         ///< of S
+  Of dx = {};         ///< of S; the gradients are there where they are wanted
+  Of dweight = {};    ///< of T
+  Of dbias = {};      ///< of T
+  Of dresidual = {};  ///< of S
+};
+using NormPointers = NormOperands<void*>;
+
+/// The operands with their types, and the rows of the stats, each by its first number.
+template <class S, class T = compute_t<S>>
+struct NormArrays {
+  const S* x;
+  const T* weight;
+  const T* bias;
+  const S* residual;
+  T* mean;  ///< one number per set, as in all rows of the stats
+  T* mean_low;
+  T* rstd;
+  T* centre;  ///< null but for Centring::deviation, as centre_low
+  T* centre_low;
+  uint8_t* bits;
+  Activation activation;
+  S* y;
+  T* var;
+  RunningStatistics<T> running;
+  const S* dy;
+  S* dx;
+  T* dweight;
+  T* dbias;
+  S* dresidual;
+
+  NormArrays(const NormProblem& problem, const NormPointers& of)
+      : x(static_cast<const S*>(of.x)),
+        weight(static_cast<const T*>(of.weight)),
+        bias(static_cast<const T*>(of.bias)),
+        residual(static_cast<const S*>(of.residual)),
+        mean(static_cast<T*>(of.stats) + kMeanRow * problem.shape.sets()),
+        mean_low(static_cast<T*>(of.stats) + kMeanLowRow * problem.shape.sets()),
+        rstd(static_cast<T*>(of.stats) + kRstdRow * problem.shape.sets()),
+        centre(problem.centring == Centring::deviation ? static_cast<T*>(of.stats) + kCentreRow * problem.shape.sets()
+                                                       : nullptr),
+        centre_low(centre == nullptr ? nullptr : static_cast<T*>(of.stats) + kCentreLowRow * problem.shape.sets()),
+        bits(static_cast<uint8_t*>(of.bits)),
+        activation(of.activation),
+        y(static_cast<S*>(of.y)),
+        var(static_cast<T*>(of.var)),
+        running{.mean = static_cast<T*>(of.running.mean),
+                .var = static_cast<T*>(of.running.var),
+                .momentum = of.running.momentum,
+                .var_factor = of.running.var_factor,
+                .batches = of.running.batches},
+        dy(static_cast<const S*>(of.dy)),
+        dx(static_cast<S*>(of.dx)),
+        dweight(static_cast<T*>(of.dweight)),
+        dbias(static_cast<T*>(of.dbias)),
+        dresidual(static_cast<S*>(of.dresidual)) {}
 };
 
 /// Batch renorm's correction of each channel, of T: r = clamp(s_b / s, 1 / r_max, r_max) and d = clamp((mean_b - mean)
@@ -145,9 +194,9 @@ struct RenormCorrection {
 
 /// `dtype` is that of x, y or dy, and T follows from it.
 struct NormKernels {
-  void (*forward)(DType dtype, const NormProblem& problem, const NormForward& arrays);
-  void (*backward)(DType dtype, const NormProblem& problem, const NormBackward& arrays);
-  /// True iff forward can fill NormForward::bits.
+  void (*forward)(DType dtype, const NormProblem& problem, const NormPointers& operands);
+  void (*backward)(DType dtype, const NormProblem& problem, const NormPointers& operands);
+  /// True iff forward can fill NormOperands::bits.
   bool (*can_write_bits)(const NormProblem& problem);
   /// One bit per element of y: y > 0 or NaN.
   void (*positive_bits)(DType dtype, int64_t count, const void* y, uint8_t* bits);

@@ -16,6 +16,9 @@ namespace norma::norm_detail {
 
 // --- norm.cpp -------------------------------------------------------------------------------------------------------
 
+using NormTensors = kernels::NormOperands<Tensor>;
+kernels::NormPointers pointers_of(const NormTensors& tensors);
+
 /// Running statistics, and the batch that they take in: see kernels::RunningStatistics.
 struct RunningUpdate {
   Tensor mean;  ///< (C), as var
@@ -80,21 +83,14 @@ Tensors norm_backward_of_parts(const NormNode& node, const Tensor& dy, NeededGra
 
 // --- backward.cpp ---------------------------------------------------------------------------------------------------
 
-/// The inputs of backward. All tensors but stats and bits are as the caller gave them; tensors that are not needed are
-/// undefined.
-struct NormNode {
+/// A norm as backward needs it: x, weight, stats and bits of its operands as the caller gave them, and bias and
+/// residual where z is computed again. Of bits there is one per element for relu behind a residual.
+struct NormNode : NormTensors {
   std::string op;
   NormSpec spec;
-  Activation activation = Activation::identity;
   bool fixed_stats = false;
   bool affine = false;  ///< there was a weight or a bias
   DType bias_dtype = DType::float32;
-  Tensor x = {};
-  Tensor stats = {};
-  Tensor weight = {};
-  Tensor bias = {};                                ///< only where z is computed again
-  Tensor residual = {};                            ///< likewise
-  Tensor bits = {};                                ///< for relu behind a residual, one bit per element: y > 0 or NaN
   std::shared_ptr<const PartsOfBatch> parts = {};  ///< see ForwardOptions
   double count_of_parts = 0;
 };

@@ -13,21 +13,6 @@ namespace norma::norm_detail {
 
 namespace {
 
-/// The tensors of a kernel call; see NormForward. x, y and residual have the dtype of x, all others its compute dtype.
-/// y, var, residual and bits may be undefined.
-struct ForwardTensors {
-  Tensor x = {};
-  Tensor weight = {};
-  Tensor bias = {};
-  Tensor y = {};
-  Tensor stats = {};
-  Tensor var = {};
-  Activation activation = Activation::identity;
-  Tensor residual = {};
-  Tensor bits = {};
-  kernels::RunningStatistics running = {};
-};
-
 /// Writes one bit per element of y: 1 if it is positive or NaN.
 void write_bits(std::string_view op, const Tensor& y, const Tensor& bits) {
   kernels::norm_kernels.at(op, y.device())
@@ -36,7 +21,7 @@ void write_bits(std::string_view op, const Tensor& y, const Tensor& bits) {
 
 /// Does the work of run_kernel() by the definition.
 void run_reference(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool fixed_stats,
-                   const ForwardTensors& t) {
+                   const NormTensors& t) {
   OpScope::set_implementation("reference");
   const NormReference reference = reference_of(
       layout, fixed_stats ? t.stats : Tensor{},
@@ -78,7 +63,7 @@ void run_reference(std::string_view op, const NormLayout& layout, const NormSpec
 }
 
 void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool fixed_stats,
-                const ForwardTensors& t) {
+                const NormTensors& t) {
   const Device device = t.x.device();
   if (norm_reference()) {
     return run_reference(op, layout, spec, fixed_stats, t);
@@ -86,32 +71,24 @@ void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& s
   // The kernels take both weight and bias, or neither.
   const Sizes affine_sizes = sizes_along(t.x, spec.affine);
   const TensorOptions options{.dtype = compute_dtype(t.x.dtype()), .device = device};
-  const bool affine = t.weight.defined() || t.bias.defined();
-  const Tensor weight =
-      affine ? layout.weight_in_order(t.weight.defined() ? t.weight : ones(affine_sizes, options)) : Tensor{};
-  const Tensor bias =
-      affine ? layout.weight_in_order(t.bias.defined() ? t.bias : zeros(affine_sizes, options)) : Tensor{};
-  const Tensor x = layout.in_order(t.x);
-  const Tensor y = t.y.defined() ? layout.writable_in_order(t.y) : Tensor{};
-  const Tensor residual = t.residual.defined() ? layout.in_order(t.residual) : Tensor{};
+  NormTensors in_order = t;
+  if (t.weight.defined() || t.bias.defined()) {
+    in_order.weight = layout.weight_in_order(t.weight.defined() ? t.weight : ones(affine_sizes, options));
+    in_order.bias = layout.weight_in_order(t.bias.defined() ? t.bias : zeros(affine_sizes, options));
+  }
+  in_order.x = layout.in_order(t.x);
+  in_order.y = t.y.defined() ? layout.writable_in_order(t.y) : Tensor{};
+  in_order.residual = t.residual.defined() ? layout.in_order(t.residual) : Tensor{};
   const kernels::NormProblem problem = problem_of(layout, spec, fixed_stats);
-  const bool writes_bits =
-      t.bits.defined() && y.storage() == t.y.storage() && kernels::norm_kernels.at(op, device)->can_write_bits(problem);
+  const kernels::NormKernels& kernels = *kernels::norm_kernels.at(op, device);
+  const bool writes_bits = t.bits.defined() && in_order.y.storage() == t.y.storage() && kernels.can_write_bits(problem);
+  if (!writes_bits) {
+    in_order.bits = {};
+  }
   OpScope::set_implementation(to_string(problem.walk));
-  kernels::norm_kernels.at(op, device)
-      ->forward(t.x.dtype(), problem,
-                {.x = x.device_pointer(),
-                 .weight = pointer_or_null(weight),
-                 .bias = pointer_or_null(bias),
-                 .y = pointer_or_null(y),
-                 .stats = t.stats.device_pointer(),
-                 .var = pointer_or_null(t.var),
-                 .activation = t.activation,
-                 .residual = pointer_or_null(residual),
-                 .bits = writes_bits ? t.bits.device_pointer<uint8_t>() : nullptr,
-                 .running = t.running});
-  if (y.defined()) {
-    layout.copy_back(y, t.y);
+  kernels.forward(t.x.dtype(), problem, pointers_of(in_order));
+  if (t.y.defined()) {
+    layout.copy_back(in_order.y, t.y);
   }
   if (t.bits.defined() && !writes_bits) {
     write_bits(op, t.y, t.bits);
@@ -151,7 +128,7 @@ Tensor empty_stats(const Tensor& x, const NormSpec& spec, int64_t sets) {
 
 /// The running statistics as the kernels take them; empty where their dtype is not that of the computation, or the
 /// definition takes the place of the kernels.
-kernels::RunningStatistics running_of_kernels(const RunningUpdate& running, DType dtype) {
+kernels::RunningStatistics<void> running_of_kernels(const RunningUpdate& running, DType dtype) {
   const bool fits = running.mean.dtype() == dtype && running.var.dtype() == dtype && running.mean.is_contiguous() &&
                     running.var.is_contiguous();
   if (!fits || norm_reference()) {
@@ -199,18 +176,18 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
   stats = fixed ? options.fixed_stats : empty_stats(x, spec, sets);
   const bool wants_var = options.statistics != nullptr || options.running != nullptr;
   const Tensor var = wants_var ? empty({sets}, {.dtype = dtype, .device = x.device()}) : Tensor{};
-  const kernels::RunningStatistics running =
-      options.running != nullptr ? running_of_kernels(*options.running, dtype) : kernels::RunningStatistics{};
+  const auto running =
+      options.running != nullptr ? running_of_kernels(*options.running, dtype) : kernels::RunningStatistics<void>{};
   run_kernel(op, layout, spec, fixed,
              {.x = x,
               .weight = converted(weight, dtype),
               .bias = converted(bias, dtype),
-              .y = y,
-              .stats = stats,
-              .var = var,
-              .activation = options.then.activation,
               .residual = options.then.residual,
+              .stats = stats,
               .bits = bits,
+              .activation = options.then.activation,
+              .y = y,
+              .var = var,
               .running = running});
   if (options.statistics != nullptr) {
     *options.statistics = in_order_of_axes(layout, x, spec, stats, var);
@@ -238,7 +215,50 @@ OpAttributes attributes_of(const NormSpec& spec, const ForwardOptions& options) 
   return attributes;
 }
 
+Tensors backward_of(const NormNode& node, const Tensor& dy, const BackwardContext& c) {
+  const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
+  const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
+    return OpWork{.op = node.op + "_backward",
+                  .bytes = bytes_of(dy, node.x, needs.x ? node.x : Tensor(), node.residual, node.bits,
+                                    needs.residual ? dy : Tensor())};
+  });
+  if (node.parts != nullptr) {
+    check(!c.create_graph(), node.op, "backward: expected no create_graph where several processes share a batch");
+    return norm_backward_of_parts(node, dy, needs);
+  }
+  return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
+}
+
+/// The tensors of a node that the tape keeps, in this order.
+Tensors kept(const NormTensors& t) {
+  return {t.x, t.weight, t.bias, t.residual, t.stats, t.bits};
+}
+void restore(NormTensors& t, const BackwardContext& c) {
+  size_t i = 0;
+  for (Tensor* tensor : {&t.x, &t.weight, &t.bias, &t.residual, &t.stats, &t.bits}) {
+    *tensor = c.saved(i++);
+  }
+}
+
 }  // namespace
+
+kernels::NormPointers pointers_of(const NormTensors& t) {
+  return {.x = pointer_or_null(t.x),
+          .weight = pointer_or_null(t.weight),
+          .bias = pointer_or_null(t.bias),
+          .residual = pointer_or_null(t.residual),
+          .stats = pointer_or_null(t.stats),
+          .bits = pointer_or_null(t.bits),
+          .activation = t.activation,
+          .y = pointer_or_null(t.y),
+          .var = pointer_or_null(t.var),
+          .running = t.running,
+          .dy = pointer_or_null(t.dy),
+          .dx = pointer_or_null(t.dx),
+          .dweight = pointer_or_null(t.dweight),
+          .dbias = pointer_or_null(t.dbias),
+          .dresidual = pointer_or_null(t.dresidual)};
+}
 
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs) {
   if (stats.defined()) {
@@ -300,51 +320,36 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
   if (!recorded) {
     return y;
   }
-  const NormNode without_tensors{.op = std::string(op),
-                                 .spec = spec,
-                                 .activation = activation,
-                                 .fixed_stats = options.fixed_stats.defined(),
-                                 .affine = weight.defined() || bias.defined(),
-                                 .bias_dtype = bias.defined() ? bias.dtype() : x.dtype(),
-                                 .parts = options.parts,
-                                 .count_of_parts = options.count_of_parts};
+  const NormNode without_tensors{{.activation = activation},
+                                 std::string(op),
+                                 spec,
+                                 options.fixed_stats.defined(),
+                                 weight.defined() || bias.defined(),
+                                 bias.defined() ? bias.dtype() : x.dtype(),
+                                 options.parts,
+                                 options.count_of_parts};
   const bool remade = remakes_outputs() && !with_bits && !norm_reference();
-  const Tensors saved{x,
-                      stats,
-                      weight,
-                      z_again ? bias : Tensor{},
-                      z_again ? residual : Tensor{},
-                      bits,
-                      remade && !z_again ? bias : Tensor{}};
+  const Tensors saved = kept({.x = x,
+                              .weight = weight,
+                              .bias = z_again || remade ? bias : Tensor{},
+                              .residual = z_again ? residual : Tensor{},
+                              .stats = stats,
+                              .bits = bits});
   describe(op, [&] { return attributes_of(spec, options); });
-  record(op, inputs, y, saved, [without_tensors](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  record(op, inputs, y, saved, [without_tensors, z_again](const Tensor& dy, const BackwardContext& c) -> Tensors {
     NormNode node = without_tensors;
-    node.x = c.saved(0);
-    node.stats = c.saved(1);
-    node.weight = c.saved(2);
-    node.bias = c.saved(3);
-    node.residual = c.saved(4);
-    node.bits = c.saved(5);
-    const NeededGradients needs{c.needs_grad(0), c.needs_grad(1), c.needs_grad(2), c.needs_grad(3)};
-    const OpScope scope([&] {  // dx has the size of x; where bits were kept, they stand for the residual
-      return OpWork{.op = node.op + "_backward",
-                    .bytes = bytes_of(dy, node.x, needs.x ? node.x : Tensor(), node.residual, node.bits,
-                                      needs.residual ? dy : Tensor())};
-    });
-    if (node.parts != nullptr) {
-      check(!c.create_graph(), node.op, "backward: expected no create_graph where several processes share a batch");
-      return norm_backward_of_parts(node, dy, needs);
-    }
-    return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
+    restore(node, c);
+    node.bias = z_again ? node.bias : Tensor{};
+    return backward_of(node, dy, c);
   });
   if (remade) {
-    offer_remake(y, [op = std::string(op), spec, activation, z_again](const BackwardContext& c) {
-      const Tensor saved_x = c.saved(0);
-      Tensor saved_stats = c.saved(1);
-      const ForwardOptions fixed{.fixed_stats = saved_stats,
-                                 .then = {.activation = activation, .residual = c.saved(4)}};
-      const OpScope scope([&] { return OpWork{.op = op, .bytes = bytes_of(saved_x, saved_x, fixed.then.residual)}; });
-      return compute(op, saved_x, spec, c.saved(2), c.saved(z_again ? 3 : 6), fixed, saved_stats, {});
+    offer_remake(y, [without_tensors](const BackwardContext& c) {
+      NormNode node = without_tensors;
+      restore(node, c);
+      const ForwardOptions fixed{.fixed_stats = node.stats,
+                                 .then = {.activation = node.activation, .residual = node.residual}};
+      const OpScope scope([&] { return OpWork{.op = node.op, .bytes = bytes_of(node.x, node.x, node.residual)}; });
+      return compute(node.op, node.x, node.spec, node.weight, node.bias, fixed, node.stats, {});
     });
   }
   return y;
@@ -399,7 +404,7 @@ NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::strin
 Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& spec, const Tensor& weight,
                            const Tensor& bias) {
   constexpr std::string_view op = "normalize_backward";
-  NormNode node{.op = "normalize", .spec = checked_spec(op, x, spec)};
+  NormNode node{{}, "normalize", checked_spec(op, x, spec)};
   check_defined(op, "dy", dy);
   check_sizes(op, "dy", dy, x.sizes());
   check_dtype(op, "dy", dy, x.dtype());

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/norm/arrays.h"
+#include "ops/norm/kernels.h"
 
 #include <cmath>
 #include <cstdint>
@@ -107,7 +107,7 @@ NORMA_FORMULA double running_after(double running, double batch, double momentum
 
 /// Brings the running statistics of a set, if there are any, up to date with those of a batch.
 template <class T>
-NORMA_FORMULA void update_running_set(const Running<T>& running, int64_t set, T mean, T var) {
+NORMA_FORMULA void update_running_set(const RunningStatistics<T>& running, int64_t set, T mean, T var) {
   if (running.mean == nullptr) {
     return;
   }
@@ -121,7 +121,7 @@ NORMA_FORMULA void update_running_set(const Running<T>& running, int64_t set, T 
 }
 
 template <class S, class T = compute_t<S>>
-NORMA_FORMULA void store_set(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set,
+NORMA_FORMULA void store_set(const NormProblem& problem, const NormArrays<S>& arrays, int64_t set,
                              const SetStatistics<T>& of_set) {
   const bool subtracted = problem.centring != Centring::deviation;
   if (!subtracted) {

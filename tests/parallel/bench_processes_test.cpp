@@ -25,6 +25,7 @@ bool has_mpi() {
     CHECK(complaint(kSmall + "--procs 1,2 -b 4") ==
           "norma: bench: procs: expected a build with MPI for 1 processes, got one without; install openmpi-bin and "
           "libopenmpi-dev, and build again ('./run bench --procs' does)\n");
+    std::printf("skipped: no MPI in this build\n");
   }
   return parallel::has_mpi();
 }

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ bool has_mpi() {
     CHECK(test::complaint(kSmall + "--procs 2") ==
           "norma: compare: procs: expected a build with MPI for 2 processes, got one without; install openmpi-bin and "
           "libopenmpi-dev, and build again ('./run compare --procs' does)\n");
+    std::printf("skipped: no MPI in this build\n");
   }
   return parallel::has_mpi();
 }

@@ -1,7 +1,7 @@
 #include "core/half.h"
 #include "core/parallel.h"
-#include "ops/norm/arrays.h"
 #include "ops/norm/cpu/walks.h"
+#include "ops/norm/kernels.h"
 
 #include <algorithm>
 

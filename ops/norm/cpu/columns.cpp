@@ -34,8 +34,7 @@ constexpr int64_t kPivotRows = 8;
 template <class S, class T = compute_t<S>>
 class ColumnsForward {
  public:
-  ColumnsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling,
-                 Scratch& scratch)
+  ColumnsForward(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling, Scratch& scratch)
       : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)), out_(streams(problem, sizeof(S))) {
     for (T** row : {&pivot_, &part_sum_, &part_squares_, &mean_, &mean_low_, &scale_, &shift_, &weight_}) {
       *row = scratch.take<T>(tiling.width);
@@ -165,7 +164,7 @@ class ColumnsForward {
   }
 
   const NormProblem& problem_;
-  const ForwardArrays<S>& arrays_;
+  const NormArrays<S>& arrays_;
   Along along_;
   StreamingStore out_;
   int64_t weights_ = 0;  ///< where the weights of the tile's outer index begin
@@ -185,7 +184,7 @@ class ColumnsForward {
 
 /// Takes one tile after the other.
 template <class S>
-void forward_by_tiles(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
+void forward_by_tiles(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
   const int64_t task_elements = std::max<int64_t>(1, problem.shape.numel() / tiling.tasks());
   parallel_for(0, tiling.tasks(), ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
@@ -224,7 +223,7 @@ void forward_by_tiles(const NormProblem& problem, const ForwardArrays<S>& arrays
 
 /// Takes all tiles at once, chunk by chunk.
 template <class S>
-void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
+void forward_by_chunks(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.sets();
   const int64_t pieces = tiling.pieces();
@@ -345,14 +344,14 @@ ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
 }
 
 template <class S>
-void columns_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void columns_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 1, sizeof(S));
   tiling.tile_by_tile() ? forward_by_tiles(problem, arrays, tiling) : forward_by_chunks(problem, arrays, tiling);
 }
 
-void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    columns_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
+    columns_forward_of(problem, NormArrays<decltype(s)>(problem, arrays));
   });
 }
 
@@ -363,7 +362,7 @@ HWY_AFTER_NAMESPACE();
 namespace norma::kernels::cpu {
 
 HWY_EXPORT(columns_forward);
-void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NORMA_SIMD_BEST(columns_forward)(dtype, problem, arrays);
 }
 

@@ -20,8 +20,7 @@ constexpr int64_t kStagedRows = 4;
 template <class S, class T = compute_t<S>>
 class ColumnsBackward {
  public:
-  ColumnsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling,
-                  Scratch& scratch)
+  ColumnsBackward(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling, Scratch& scratch)
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
@@ -174,7 +173,7 @@ class ColumnsBackward {
 
   /// Where dz comes from: an operand, or a few rows of it in L1, which weights that vary from row to row have, too.
   enum class DzFrom { dy, bits, relu, stage };
-  static DzFrom dz_from(const BackwardArrays<S>& arrays, Along along) {
+  static DzFrom dz_from(const NormArrays<S>& arrays, Along along) {
     if (arrays.activation == Activation::identity) {
       return DzFrom::dy;
     }
@@ -295,7 +294,7 @@ class ColumnsBackward {
   }
 
   const NormProblem& problem_;
-  const BackwardArrays<S>& arrays_;
+  const NormArrays<S>& arrays_;
   InputGradients of_dx_;
   Along along_;
   StreamingStore out_;
@@ -351,7 +350,7 @@ struct WeightParts {
 
 /// Takes one tile after the other.
 template <class S>
-void backward_by_tiles(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
+void backward_by_tiles(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const AffineShape& affine = problem.affine;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
@@ -406,7 +405,7 @@ void backward_by_tiles(const NormProblem& problem, const BackwardArrays<S>& arra
 
 /// Takes all tiles at once, chunk by chunk.
 template <class S>
-void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
+void backward_by_chunks(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
   const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
@@ -473,15 +472,15 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
 }  // namespace
 
 template <class S>
-void columns_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void columns_backward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 2, sizeof(S));
   varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
                                                                   : backward_by_chunks(problem, arrays, tiling);
 }
 
-void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    columns_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
+    columns_backward_of(problem, NormArrays<decltype(s)>(problem, arrays));
   });
 }
 
@@ -492,7 +491,7 @@ HWY_AFTER_NAMESPACE();
 namespace norma::kernels::cpu {
 
 HWY_EXPORT(columns_backward);
-void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NORMA_SIMD_BEST(columns_backward)(dtype, problem, arrays);
 }
 

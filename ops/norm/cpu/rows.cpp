@@ -31,7 +31,7 @@ int64_t weight_of(const AffineShape& affine, int64_t set) {
 }  // namespace
 
 template <class S>
-void rows_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void rows_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
@@ -147,7 +147,7 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
 template <class S, class T = compute_t<S>>
 class RowsBackward {
  public:
-  RowsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, int64_t batch, Scratch& scratch)
+  RowsBackward(const NormProblem& problem, const NormArrays<S>& arrays, int64_t batch, Scratch& scratch)
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
@@ -271,7 +271,7 @@ class RowsBackward {
   }
 
   const NormProblem& problem_;
-  const BackwardArrays<S>& arrays_;
+  const NormArrays<S>& arrays_;
   InputGradients of_dx_;
   StreamingStore out_;
   int64_t count_;
@@ -286,10 +286,10 @@ class RowsBackward {
 }  // namespace
 
 template <class S>
-void rows_backward_of(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
+void rows_backward_of(const NormProblem& problem, const NormArrays<S>& without_defaults) {
   using T = compute_t<S>;
   Scratch shared;
-  BackwardArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
+  NormArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
   if (arrays.weight == nullptr) {
     T* ones = shared.take<T>(problem.affine.numel());
     std::fill_n(ones, problem.affine.numel(), T(1));
@@ -328,16 +328,14 @@ void rows_backward_of(const NormProblem& problem, const BackwardArrays<S>& witho
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-void rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    rows_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
-  });
+void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) HWY_ATTR { rows_forward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
 }
 
-void rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    rows_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
-  });
+void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) HWY_ATTR { rows_backward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -347,11 +345,11 @@ HWY_AFTER_NAMESPACE();
 namespace norma::kernels::cpu {
 
 HWY_EXPORT(rows_forward);
-void rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NORMA_SIMD_BEST(rows_forward)(dtype, problem, arrays);
 }
 HWY_EXPORT(rows_backward);
-void rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NORMA_SIMD_BEST(rows_backward)(dtype, problem, arrays);
 }
 

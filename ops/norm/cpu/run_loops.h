@@ -324,7 +324,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
 /// True iff no operand below computes dz, so that it needs room of its own: behind relu, z is computed again, or its
 /// bits are there.
 template <class S>
-bool computes_dz_apart(const BackwardArrays<S>& arrays) {
+bool computes_dz_apart(const NormArrays<S>& arrays) {
   return arrays.activation != Activation::identity && arrays.bits == nullptr &&
          !(arrays.activation == Activation::relu && arrays.residual == nullptr);
 }

@@ -12,7 +12,7 @@ namespace {
 template <class S, class T = compute_t<S>>
 class RunsForward {
  public:
-  RunsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
+  RunsForward(const NormProblem& problem, const NormArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs), out_(streams(problem, sizeof(S))) {
     if (arrays.activation != Activation::identity || arrays.residual != nullptr) {
       z_ = scratch.take<T>(std::min(kPiece, runs.length));
@@ -112,7 +112,7 @@ class RunsForward {
   }
 
   const NormProblem& problem_;
-  const ForwardArrays<S>& arrays_;
+  const NormArrays<S>& arrays_;
   const Runs& runs_;
   StreamingStore out_;
   T* z_ = nullptr;
@@ -126,7 +126,7 @@ class RunsForward {
 }  // namespace
 
 template <class S>
-void runs_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void runs_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -142,10 +142,9 @@ void runs_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays)
   });
 }
 
-void runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    runs_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
-  });
+void runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) HWY_ATTR { runs_forward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -155,7 +154,7 @@ HWY_AFTER_NAMESPACE();
 namespace norma::kernels::cpu {
 
 HWY_EXPORT(runs_forward);
-void runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+void runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NORMA_SIMD_BEST(runs_forward)(dtype, problem, arrays);
 }
 

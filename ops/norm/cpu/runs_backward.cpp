@@ -15,7 +15,7 @@ namespace {
 template <class S, class T = compute_t<S>>
 class RunsBackward {
  public:
-  RunsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
+  RunsBackward(const NormProblem& problem, const NormArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs), of_dx_(problem), out_(streams(problem, sizeof(S))) {
     if (computes_dz_apart(arrays)) {
       dz_ = scratch.take<T>(std::min(kPiece, runs.length));
@@ -227,7 +227,7 @@ class RunsBackward {
   }
 
   const NormProblem& problem_;
-  const BackwardArrays<S>& arrays_;
+  const NormArrays<S>& arrays_;
   const Runs& runs_;
   InputGradients of_dx_;
   StreamingStore out_;
@@ -240,7 +240,7 @@ class RunsBackward {
 }  // namespace
 
 template <class S>
-void runs_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void runs_backward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, 2 * sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -271,10 +271,9 @@ void runs_backward_of(const NormProblem& problem, const BackwardArrays<S>& array
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    runs_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
-  });
+void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
+  dispatch_any_floating("normalize", dtype,
+                        [&](auto s) HWY_ATTR { runs_backward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -284,7 +283,7 @@ HWY_AFTER_NAMESPACE();
 namespace norma::kernels::cpu {
 
 HWY_EXPORT(runs_backward);
-void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NORMA_SIMD_BEST(runs_backward)(dtype, problem, arrays);
 }
 

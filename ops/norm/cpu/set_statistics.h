@@ -21,7 +21,7 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 /// store_statistics() of neighbouring sets from the sums of d and d² over each, with d = x - pivot.
 template <class S, class T = compute_t<S>>
-inline void store_sets(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t first_set, int64_t sets,
+inline void store_sets(const NormProblem& problem, const NormArrays<S>& arrays, int64_t first_set, int64_t sets,
                        const T* pivot, const double* sum, const double* squares) {
   const auto count = static_cast<double>(problem.shape.set_size());
   if (problem.centring == Centring::deviation ||

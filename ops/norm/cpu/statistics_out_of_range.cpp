@@ -23,7 +23,7 @@ void for_each_element(const NormShape& shape, const S* x, int64_t set, F&& f) {
 }  // namespace
 
 template <class S>
-bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set) {
+bool store_scaled_statistics(const NormProblem& problem, const NormArrays<S>& arrays, int64_t set) {
   using T = compute_t<S>;
   const NormShape& shape = problem.shape;
   double largest = 0;
@@ -62,9 +62,9 @@ bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>&
   return true;
 }
 
-template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<float>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<double>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<bfloat16>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<float16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormArrays<float>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormArrays<double>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormArrays<bfloat16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const NormArrays<float16>&, int64_t);
 
 }  // namespace norma::kernels::cpu

@@ -201,7 +201,7 @@ void welford(const Bundle& bundle, const S* x, std::span<Moments> moments) {
 }  // namespace
 
 template <class S>
-void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void textbook_statistics(const NormProblem& problem, const NormArrays<S>& arrays) {
   using T = compute_t<S>;
   const NormShape& shape = problem.shape;
   const int64_t bundle_sets = shape.reduce_inner == 1 ? kWidth : 1;
@@ -232,9 +232,9 @@ void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arr
                });
 }
 
-template void textbook_statistics(const NormProblem&, const ForwardArrays<float>&);
-template void textbook_statistics(const NormProblem&, const ForwardArrays<double>&);
-template void textbook_statistics(const NormProblem&, const ForwardArrays<bfloat16>&);
-template void textbook_statistics(const NormProblem&, const ForwardArrays<float16>&);
+template void textbook_statistics(const NormProblem&, const NormArrays<float>&);
+template void textbook_statistics(const NormProblem&, const NormArrays<double>&);
+template void textbook_statistics(const NormProblem&, const NormArrays<bfloat16>&);
+template void textbook_statistics(const NormProblem&, const NormArrays<float16>&);
 
 }  // namespace norma::kernels::cpu

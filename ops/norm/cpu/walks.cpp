@@ -23,20 +23,20 @@ bool can_write_bits(const NormProblem& problem) {
 }
 
 /// Brings the running statistics up to date with the statistics that `arrays` has now.
-void update_running_sets(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+void update_running_sets(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   dispatch_any_floating("normalize", dtype, [&](auto s) {
-    const ForwardArrays<decltype(s)> typed(problem, arrays);
+    const NormArrays<decltype(s)> typed(problem, arrays);
     for (int64_t set = 0; set < problem.shape.sets(); ++set) {
       update_running_set(typed.running, set, typed.mean[set], typed.var[set]);
     }
   });
 }
 
-void compute_forward(DType dtype, const NormProblem& wanted, const NormForward& arrays) {
+void compute_forward(DType dtype, const NormProblem& wanted, const NormPointers& arrays) {
   NormProblem problem = wanted;
   if (is_textbook(problem)) {
     dispatch_any_floating("normalize", dtype,
-                          [&](auto s) { textbook_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays)); });
+                          [&](auto s) { textbook_statistics(problem, NormArrays<decltype(s)>(problem, arrays)); });
     problem.fixed_stats = true;
   }
   if (problem.fixed_stats && arrays.y == nullptr) {
@@ -49,8 +49,8 @@ void compute_forward(DType dtype, const NormProblem& wanted, const NormForward& 
   }
 }
 
-void forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
-  NormForward without_running = arrays;
+void forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
+  NormPointers without_running = arrays;
   without_running.running = {};
   compute_forward(dtype, problem, without_running);
   if (arrays.running.mean != nullptr) {
@@ -58,7 +58,7 @@ void forward(DType dtype, const NormProblem& problem, const NormForward& arrays)
   }
 }
 
-void backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+void backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   switch (problem.walk) {
     case Walk::rows: return rows_backward(dtype, problem, arrays);
     case Walk::runs: return runs_backward(dtype, problem, arrays);

@@ -2,7 +2,7 @@
 
 #include "core/parallel.h"
 #include "core/sizes.h"
-#include "ops/norm/arrays.h"
+#include "ops/norm/kernels.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -39,14 +39,14 @@ inline bool is_textbook(const NormProblem& problem) {
           problem.statistics == Statistics::compensated);
 }
 template <class S>
-void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays);
+void textbook_statistics(const NormProblem& problem, const NormArrays<S>& arrays);
 
-void rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-void rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
-void runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-void runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
-void columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-void columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+void runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
 // The other kernels of NormKernels.
 void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits);

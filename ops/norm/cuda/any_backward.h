@@ -9,7 +9,7 @@ namespace norma::kernels::NORMA_BACKEND {
 /// Computes the constants of each set's dx.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
-    any_gradient_sums(NormProblem problem, BackwardArrays<S> arrays, InputGradient<T>* gradients) {
+    any_gradient_sums(NormProblem problem, NormArrays<S> arrays, InputGradient<T>* gradients) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
     const T mean = arrays.mean[set];
@@ -35,7 +35,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
 /// Writes dx and dresidual of all elements.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
-    any_input_gradients(NormProblem problem, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
+    any_input_gradients(NormProblem problem, NormArrays<S> arrays, const InputGradient<T>* gradients) {
   const int64_t count = problem.shape.numel();
   const T* centres = arrays.centre == nullptr ? arrays.mean : arrays.centre;
   const T* centres_low = arrays.centre == nullptr ? arrays.mean_low : arrays.centre_low;
@@ -100,7 +100,7 @@ class WeightElements {
 
 /// Writes the gradients of each weight, with one block for each.
 template <class S, class T = compute_t<S>>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProblem problem, BackwardArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProblem problem, NormArrays<S> arrays) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t weight = block(); weight < problem.affine.numel(); weight += blocks()) {
     const WeightElements elements(problem, weight);
@@ -123,7 +123,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProb
 }
 
 template <class S>
-void any_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void any_backward(const NormProblem& problem, const NormArrays<S>& arrays) {
   using T = compute_t<S>;
   const Stream stream = current_stream();
   if (arrays.dx != nullptr || arrays.dresidual != nullptr) {

@@ -119,7 +119,7 @@ NORMA_DEVICE Moments compensated_moments(const NormProblem& problem, const S* x,
 
 /// Computes the stats of each set, with one block for each.
 template <class S>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, ForwardArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, NormArrays<S> arrays) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
     Moments moments;
@@ -146,7 +146,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem pr
 
 /// Writes y of all elements, and their bits.
 template <class S>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, ForwardArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, NormArrays<S> arrays) {
   using T = compute_t<S>;
   const int64_t count = problem.shape.numel();
   for (int64_t first = kBitsOfByte * global_thread(); first < count; first += kBitsOfByte * global_threads()) {
@@ -182,13 +182,13 @@ inline int threads_of_set(int64_t elements) {
 }
 
 template <class S>
-void compute_any_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void compute_any_statistics(const NormProblem& problem, const NormArrays<S>& arrays) {
   launch(blocks_of_sets(problem.shape.sets()), threads_of_set(problem.shape.set_size()), BlockTeam::kBytes,
          current_stream(), any_statistics<S>, problem, arrays);
 }
 
 template <class S>
-void apply_any(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void apply_any(const NormProblem& problem, const NormArrays<S>& arrays) {
   launch(blocks_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads),
          threads_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads), 0, current_stream(), any_apply<S>,
          problem, arrays);

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "core/cuda/math.h"
-#include "ops/norm/arrays.h"
+#include "ops/norm/kernels.h"
 
 #include <type_traits>
 
@@ -94,12 +94,8 @@ class SetElements {
 
 /// True iff vectors of 16 bytes may be loaded from and stored to every operand that has as many elements as x.
 template <class S>
-bool are_aligned(const ForwardArrays<S>& arrays) {
-  return are_aligned(arrays.x, arrays.y, arrays.residual);
-}
-template <class S>
-bool are_aligned(const BackwardArrays<S>& arrays) {
-  return are_aligned(arrays.dy, arrays.x, arrays.dx, arrays.residual, arrays.dresidual);
+bool are_aligned(const NormArrays<S>& arrays) {
+  return are_aligned(arrays.x, arrays.y, arrays.residual, arrays.dy, arrays.dx, arrays.dresidual);
 }
 
 // --- one element ----------------------------------------------------------------------------------------------------
@@ -183,7 +179,7 @@ NORMA_DEVICE void store_part(S* to, const T (&numbers)[width], int begin, int en
 /// Writes y = f(z + residual) of neighbours begin to end of `width`, whose x is given. normaliser_of(j) gives z of
 /// number j. Returns bits, unless none are kept: number j is set where z + residual is positive or NaN.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
-NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
+NORMA_DEVICE unsigned write_normalised(const NormArrays<S>& arrays, int64_t at, const T (&x)[width],
                                        NormaliserOf normaliser_of, int begin = 0, int end = width) {
   T z[width];
   NORMA_UNROLL
@@ -234,7 +230,7 @@ NORMA_DEVICE void write_bits(uint8_t* bits, int64_t at, bool writes, unsigned po
 
 /// Turns dz, which holds dy, of `width` neighbours into dy · f'(z + residual). normaliser_of(j) gives z of number j.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
-NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t at, const T (&x)[width],
+NORMA_DEVICE void through_activations(const NormArrays<S>& arrays, int64_t at, const T (&x)[width],
                                       NormaliserOf normaliser_of, T (&dz)[width]) {
   if (arrays.bits != nullptr) {
     const unsigned bits = arrays.bits[at / 8] >> (at % 8);
@@ -258,7 +254,7 @@ NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t a
 
 /// dz of one element.
 template <class S, class T = compute_t<S>>
-NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
+NORMA_DEVICE T dz_of(const NormArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
   T dz[1] = {to_number(arrays.dy[offset])};
   if (arrays.activation == Activation::identity) {
     return dz[0];
@@ -281,7 +277,7 @@ struct ColumnConstants {
 
 /// Loads dz of the vector at `at`, whose x is given.
 template <class S, int width, class T = compute_t<S>>
-NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
+NORMA_DEVICE void load_dz(const NormArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
                           const T (&x)[width], T (&dz)[width]) {
   load<S, width>(arrays.dy + at, dz);
   through_activations(

@@ -32,7 +32,7 @@ NORMA_DEVICE double far_from_mean(double count) {
 
 /// Writes the stats of each set. sums: of d and d² with d = x - pivot.
 template <class S, class Parts, class T = compute_t<S>>
-NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArrays<S> arrays, const T* pivots,
+NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, NormArrays<S> arrays, const T* pivots,
                                     const double* sums) {
   const LaneTeam team;
   const auto count = static_cast<double>(problem.shape.set_size());
@@ -76,7 +76,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArr
 /// sums: of dz and dz · xhat.
 template <class S, class Parts, class T = compute_t<S>>
 NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t weights, Parts parts,
-                                   BackwardArrays<S> arrays, const double* sums, InputGradient<T>* gradients) {
+                                   NormArrays<S> arrays, const double* sums, InputGradient<T>* gradients) {
   const LaneTeam team;
   const int64_t warps = global_threads() / kWarp;
   for (int64_t task = global_thread() / kWarp; task < sets + weights; task += warps) {
@@ -109,7 +109,7 @@ NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t we
 /// Launches finish_gradients().
 template <class S, class Parts, class T = compute_t<S>>
 void launch_finish_gradients(const NormProblem& problem, int64_t sets, int64_t weights, const Parts& parts,
-                             const BackwardArrays<S>& arrays, const double* sums, InputGradient<T>* gradients) {
+                             const NormArrays<S>& arrays, const double* sums, InputGradient<T>* gradients) {
   constexpr int kThreads = 256;
   const int64_t threads_wanted = kWarp * (sets + weights);
   launch(blocks_for(threads_wanted, kThreads), threads_for(threads_wanted, kThreads), 0, current_stream(),

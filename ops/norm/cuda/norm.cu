@@ -5,14 +5,13 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-void norm_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+void norm_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NormProblem rest = problem;
   // Welford, two_pass and compensated take passes of their own; the kernels that follow find the stats fixed.
   const bool textbook = !problem.fixed_stats && !problem.raw_sums() && problem.statistics != Statistics::stable;
   if (textbook) {
-    dispatch_any_floating("normalize", dtype, [&](auto s) {
-      compute_any_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays));
-    });
+    dispatch_any_floating("normalize", dtype,
+                          [&](auto s) { compute_any_statistics(problem, NormArrays<decltype(s)>(problem, arrays)); });
     rest.fixed_stats = true;
   }
   if ((rest.fixed_stats && arrays.y == nullptr) || rows_forward(dtype, rest, arrays) ||
@@ -21,7 +20,7 @@ void norm_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     return;
   }
   dispatch_any_floating("normalize", dtype, [&](auto s) {
-    const ForwardArrays<decltype(s)> typed(rest, arrays);
+    const NormArrays<decltype(s)> typed(rest, arrays);
     if (!rest.fixed_stats) {
       compute_any_statistics(rest, typed);
     }
@@ -31,13 +30,13 @@ void norm_forward(DType dtype, const NormProblem& problem, const NormForward& ar
   });
 }
 
-void norm_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+void norm_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   if (rows_backward(dtype, problem, arrays) || pixels_backward(dtype, problem, arrays) ||
       runs_backward(dtype, problem, arrays) || columns_backward(dtype, problem, arrays)) {
     return;
   }
   dispatch_any_floating("normalize", dtype,
-                        [&](auto s) { any_backward(problem, BackwardArrays<decltype(s)>(problem, arrays)); });
+                        [&](auto s) { any_backward(problem, NormArrays<decltype(s)>(problem, arrays)); });
 }
 
 /// Pixels write no bits: a pass over y that does takes a quarter of the time of the kernels for any case, which could.

@@ -179,7 +179,7 @@ NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const 
 /// `plain`: see is_plain(). Those who train networks run it for most rows, with half of the instructions.
 template <class S, int vectors, bool by_block, bool plain>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, ForwardArrays<S> arrays, int width) {
+    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, NormArrays<S> arrays, int width) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const auto team = row_team<by_block>(width);
@@ -264,7 +264,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 /// rows.
 template <class S, int vectors, bool by_block>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    row_gradients(NormProblem problem, InputGradients gradients, BackwardArrays<S> arrays, int width,
+    row_gradients(NormProblem problem, InputGradients gradients, NormArrays<S> arrays, int width,
                   compute_t<S>* partials) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
@@ -377,7 +377,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 
 /// True iff all that is asked for is y = (x - mean) · rstd · weight + bias, with weights that vary along the row alone.
 template <class S>
-bool is_plain(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+bool is_plain(const NormProblem& problem, const NormArrays<S>& arrays) {
   const AffineShape& affine = problem.affine;
   return !problem.fixed_stats && !problem.raw_sums() && problem.centring == Centring::mean &&
          affine.outer_period == 1 && affine.segment == 1 && affine.inner == problem.shape.reduce_inner &&
@@ -385,7 +385,7 @@ bool is_plain(const NormProblem& problem, const ForwardArrays<S>& arrays) {
          arrays.bits == nullptr && arrays.activation == Activation::identity;
 }
 
-bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays) {
+bool rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   if (!problem.shape.set_is_one_run() || arrays.running.mean != nullptr) {
     return false;
   }
@@ -394,7 +394,7 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& ar
     constexpr int kWidth = kVectorOf<S>;
     const int64_t count = problem.shape.reduce_inner;
     const RowPlan plan = plan_rows(count / kWidth, kWidth, kForwardLimits);
-    const ForwardArrays<S> typed(problem, arrays);
+    const NormArrays<S> typed(problem, arrays);
     if (count % kWidth != 0 || plan.vectors == 0 || (arrays.bits != nullptr && count % 8 != 0) || !are_aligned(typed) ||
         !are_aligned(typed.weight, typed.bias)) {
       return false;
@@ -421,7 +421,7 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& ar
   });
 }
 
-bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays) {
+bool rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   const AffineShape& affine = problem.affine;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
   const bool by_element = affine.segment == 1 && affine.inner == problem.shape.reduce_inner && affine.outer_period == 1;
@@ -434,7 +434,7 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& 
     constexpr int kWidth = kVectorOf<S>;
     const int64_t count = problem.shape.reduce_inner;
     const RowPlan plan = plan_rows(count / kWidth, kWidth, kBackwardLimits);
-    const BackwardArrays<S> typed(problem, arrays);
+    const NormArrays<S> typed(problem, arrays);
     if (count % kWidth != 0 || plan.vectors == 0 || !are_aligned(typed) || !are_aligned(typed.weight, typed.bias)) {
       return false;
     }

@@ -150,7 +150,7 @@ NORMA_DEVICE InputGradient<T> input_gradient(const NormProblem& problem, T rstd,
 
 /// Writes dweight and dbias of a weight, where they are wanted.
 template <class S>
-NORMA_DEVICE void store_weight_gradient(const BackwardArrays<S>& arrays, int64_t weight, double sum_dz,
+NORMA_DEVICE void store_weight_gradient(const NormArrays<S>& arrays, int64_t weight, double sum_dz,
                                         double sum_dz_xhat) {
   using T = compute_t<S>;
   if (arrays.dweight != nullptr) {

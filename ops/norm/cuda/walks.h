@@ -9,20 +9,20 @@
 namespace norma::kernels::NORMA_BACKEND {
 
 /// Sets that are one run of memory and fit into the registers of some threads; without running statistics.
-bool rows_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-bool rows_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+bool rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+bool rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
 /// Sets side by side, with weights that do not vary from row to row.
-bool columns_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-bool columns_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+bool columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+bool columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
 /// Sets side by side, with weights that vary from row to row alone; without running statistics.
-bool pixels_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-bool pixels_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+bool pixels_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+bool pixels_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
 /// Sets of one or several runs of memory, with a weight for each.
-bool runs_forward(DType dtype, const NormProblem& problem, const NormForward& arrays);
-bool runs_backward(DType dtype, const NormProblem& problem, const NormBackward& arrays);
+bool runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
+bool runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
 /// Calls f(S{}) for the dtypes that have these kernels, and returns its result; false for the others.
 template <class F>
