@@ -5,7 +5,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/norm/batch_norm.h"
-#include "ops/norm/parts_of_batch.h"
+#include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"

@@ -4,7 +4,7 @@
 #include "core/tape.h"
 #include "ops/norm/checks.h"
 #include "ops/norm/node.h"
-#include "ops/norm/parts_of_batch.h"
+#include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"

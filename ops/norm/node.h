@@ -2,7 +2,6 @@
 
 #include "ops/norm/layout.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/parts_of_batch.h"
 #include "ops/norm/reference.h"
 
 #include <memory>

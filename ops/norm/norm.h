@@ -1,7 +1,6 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "ops/norm/parts_of_batch.h"
 #include "ops/norm/spec.h"
 
 #include <memory>
@@ -51,6 +50,19 @@ Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, con
 /// The statistics that normalize() would use, alone (off the tape).
 NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::string_view op = "norm_statistics");
 
+/// A batch that several processes share, each of which has some of its images, or none.
+class PartsOfBatch {
+ public:
+  PartsOfBatch() = default;
+  virtual ~PartsOfBatch() = default;
+  PartsOfBatch(const PartsOfBatch&) = delete;
+  PartsOfBatch& operator=(const PartsOfBatch&) = delete;
+
+  /// Gathers the x (k) of every process, in the order of the processes: (processes, k). All processes must call it,
+  /// with the same k and dtype.
+  [[nodiscard]] virtual Tensor all_gather(const Tensor& x) const = 0;
+};
+
 struct BatchNormOptions {
   bool training = true;
   double momentum = 0.1;  ///< share of the new batch in the running statistics
@@ -61,7 +73,7 @@ struct BatchNormOptions {
   /// Undefined, or the number of batches that the running statistics have seen (int64, one element): training adds one.
   Tensor num_batches_tracked = {};
   /// Not null: in training, x is this process's part of a batch, and the statistics are those of the whole batch
-  /// (ops/norm/parts_of_batch.h). All processes must call batch_norm() and backward(), also those without images.
+  /// (PartsOfBatch). All processes must call batch_norm() and backward(), also those without images.
   /// backward() throws Error with create_graph. The gradients of x are those of the whole batch, those of weight and
   /// bias are the part's: their sum is the batch's.
   std::shared_ptr<const PartsOfBatch> parts = {};

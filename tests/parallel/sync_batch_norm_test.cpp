@@ -2,7 +2,6 @@
 #include "error_text.h"
 #include "nn/norm/batch_norm.h"
 #include "ops/norm/norm.h"
-#include "ops/norm/parts_of_batch.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"

@@ -2,9 +2,7 @@
 #define HWY_TARGET_INCLUDE "ops/norm/cpu/rows.cpp"
 #include "core/simd/foreach_target.h"
 
-#include "ops/norm/cpu/run_loops.h"
-#include "ops/norm/cpu/walks.h"
-#include "ops/norm/cpu/weight_gradients.h"
+#include "ops/norm/cpu/loops.h"
 
 // Rows: each set is one run of memory whose weights vary from element to element (layer norm over the last axes, layer
 // norm 2d in channels_last). A few rows at a time pass through the L1 cache.

@@ -6,7 +6,7 @@
 #define NORMA_OPS_NORM_CPU_STRIPS_H
 #endif
 
-#include "ops/norm/cpu/run_loops.h"
+#include "ops/norm/cpu/loops.h"
 
 #include <cstdint>
 

@@ -3,6 +3,7 @@
 #include "core/parallel.h"
 #include "core/sizes.h"
 #include "ops/norm/kernels.h"
+#include "ops/norm/statistics.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -48,13 +49,56 @@ void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& 
 void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
-// The other kernels of NormKernels.
-void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits);
-void mask_by_bits(DType dtype, int64_t count, const uint8_t* bits, const void* dy, void* dz);
-void rstd_of(DType dtype, int64_t count, const double* var, double eps, void* rstd);
-void power_of_two(DType dtype, int64_t count, const void* rstd, void* scale);
-void update_running(int64_t count, const double* running, const double* batch, double momentum, double factor,
-                    double* result);
-void renorm(DType dtype, int64_t count, const RenormCorrection& arrays);
+// --- statistics
+// --------------------------------------------------------------------------------------------------------
+
+/// Two sums.
+template <class T>
+struct Pair {
+  T first = {};
+  T second = {};
+};
+
+/// The moments of a set from its sums of d and d² with d = x - pivot.
+inline Moments moments_of(bool raw, double count, double pivot, double sum, double square_sum) {
+  if (raw) {
+    return {0, sum, square_sum};
+  }
+  const double offset = sum / count;
+  return {pivot, offset, std::max(square_sum - sum * offset, 0.0)};
+}
+
+/// Chan, Golub and LeVeque, 1979: the moments of the union of a (count_a elements) and b (count_b > 0 elements).
+inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& b, double count_b) {
+  if (raw) {
+    return {0, a.offset + b.offset, a.m2 + b.m2};
+  }
+  const double share = count_b / (count_a + count_b);
+  const double delta = (b.pivot - a.pivot) + (b.offset - a.offset);
+  return {a.pivot, a.offset + delta * share, a.m2 + b.m2 + delta * delta * (count_a * share)};
+}
+
+/// Stores the statistics of a set whose squares have left the range of T. Computes them in double from its elements
+/// multiplied by a power of two. If an element is NaN or infinite, the mean is the plain one, infinite or NaN, and the
+/// variance is NaN; without centring this then does nothing and returns false.
+template <class S>
+bool store_scaled_statistics(const NormProblem& problem, const NormArrays<S>& arrays, int64_t set);
+
+/// Stores mean, variance and so on of set number `set`, from the moments of all its elements.
+template <class S>
+inline void store_statistics(const NormProblem& problem, const Moments& moments, const NormArrays<S>& arrays,
+                             int64_t set) {
+  const auto of_set = statistics_of<compute_t<S>>(problem, moments);
+  if (!of_set.lost || !store_scaled_statistics(problem, arrays, set)) [[likely]] {
+    store_set(problem, arrays, set, of_set);
+  }
+}
+
+/// d = (x - first) - second; see InputGradient.
+template <class S, class T = compute_t<S>>
+inline Pair<T> centre_of(const NormArrays<S>& arrays, int64_t set) {
+  return arrays.centre == nullptr ? Pair<T>{arrays.mean[set], arrays.mean_low[set]}
+                                  : Pair<T>{arrays.centre[set], arrays.centre_low[set]};
+}
 
 }  // namespace norma::kernels::cpu

@@ -1,6 +1,6 @@
 #include "ops/norm/cuda/columns.h"
 
-#include "ops/norm/cuda/walks.h"
+#include "ops/norm/cuda/loops.h"
 
 // Columns: sets lie side by side (batch and instance norm in channels_last), or each is a few neighbouring columns
 // (group norm in channels_last), and weights do not vary from row to row. Threads stand along the columns, 16 bytes

@@ -1,6 +1,6 @@
 #include "ops/norm/cuda/pixels.h"
 
-#include "ops/norm/cuda/walks.h"
+#include "ops/norm/cuda/loops.h"
 
 // Pixels: each column is a set, and weights vary from row to row alone (layer norm 2d in NCHW). A block goes over a
 // tile of pixels and all their channels once for each sum and once for the result; after the first time the cache has

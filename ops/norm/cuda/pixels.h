@@ -1,6 +1,6 @@
 #pragma once
 
-#include "ops/norm/cuda/statistics.h"
+#include "ops/norm/cuda/loops.h"
 
 #include <algorithm>
 #include <numeric>

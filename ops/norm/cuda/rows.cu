@@ -1,5 +1,4 @@
-#include "ops/norm/cuda/statistics.h"
-#include "ops/norm/cuda/walks.h"
+#include "ops/norm/cuda/loops.h"
 
 #include <algorithm>
 

@@ -1,6 +1,5 @@
-#include "ops/norm/cuda/any_backward.h"
-#include "ops/norm/cuda/finish.h"
-#include "ops/norm/cuda/walks.h"
+#include "ops/norm/cuda/any.h"
+#include "ops/norm/cuda/loops.h"
 
 #include <algorithm>
 
