@@ -33,11 +33,11 @@ def overview(results):
     for column, result in enumerate(results):
         for part in ("train", "bfloat16", "infer", "batches", "data_parallel"):
             for row in result.get(part, {}).get("rows", []):
-                _, low, middle, high = peers.ratio(row)
-                rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}** ({low:.2f} to {high:.2f})"
+                _, _, middle, _ = peers.ratio(row)
+                rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}**"
         for row in result.get("memory", {}).get("rows", []):
             ours, theirs = peers.memory(row)
-            key = (row["name"], row["batch_size"], "peak memory of training: Norma / PyTorch, the less the better")
+            key = (row["name"], row["batch_size"], "peak memory of training (less is better)")
             rows.setdefault(key, {})[column] = f"**{ours / theirs:.2f}**"
     lines = ["| network | batch | | " + " | ".join(r["processor"]["name"] for r in results) + " |",
              "|---|---|---|" + "---|" * len(results)]

@@ -45,15 +45,19 @@ def middle_of_ratios(above, below):
 
 
 def table(rows):
-    lines = ["| network | batch | program | option | MB | of those without | time | MB of PyTorch's without |",
-             "|---|---|---|---|---|---|---|---|"]
-    without = {(row["name"], row["batch_size"], row["program"]): row for row in rows if not row["option"]}
-    for row in rows:
-        network = row["name"], row["batch_size"]
-        own, pytorch = without[(*network, row["program"])], without[(*network, "PyTorch")]
-        cells = [row["name"], row["batch_size"], row["program"], f"`{row['option']}`" if row["option"] else "–",
-                 f"{row['peak_rss'] / 1e6:.0f}", f"{row['peak_rss'] / own['peak_rss']:.2f}",
-                 f"{middle_of_ratios(row['seconds'], own['seconds']):.2f}", f"{row['peak_rss'] / pytorch['peak_rss']:.2f}"]
+    """A row for each program and batch: MB, and in brackets the time beside that without an option."""
+    options = ("--recompute-norms", "--grad-checkpointing")
+    lines = ["| network | batch | program | MB | " + " | ".join(f"`{option}`" for option in options) + " |",
+             "|---|---|---|---|---|---|"]
+    found = {(row["name"], row["batch_size"], row["program"], row["option"]): row for row in rows}
+    for network, batch, program, option in found:
+        if option:
+            continue
+        without = found[network, batch, program, ""]
+        cells = [network, batch, program, f"{without['peak_rss'] / 1e6:.0f}"]
+        for row in (found.get((network, batch, program, option)) for option in options):
+            cells.append("–" if row is None else f"{row['peak_rss'] / 1e6:.0f} "
+                         f"({middle_of_ratios(row['seconds'], without['seconds']):.2f})")
         lines.append(f"| {' | '.join(str(cell) for cell in cells)} |")
     return lines
 

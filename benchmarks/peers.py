@@ -38,7 +38,7 @@ TITLES = {  # of the parts
     "infer": "inference, float32; Norma folds batch norms",
     "batches": "training by batch size, float32",
     "memory": "peak resident memory of training",
-    "data_parallel": "training in processes that share threads and batch, float32; PyTorch: DDP with gloo",
+    "data_parallel": "training in processes, float32; PyTorch: DDP, gloo",
     "norms": "single norms, float32",
 }
 SIZES = ((64, 32), (224, 8))  # of data_parallel: pixels, images of all processes

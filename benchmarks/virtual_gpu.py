@@ -15,6 +15,7 @@ multiprocessor, and its warps are at most those whose registers it holds (tests/
     ./run build --preset cuda-release --rooms virtual_gpu
     python3 benchmarks/virtual_gpu.py            # counts, and writes benchmarks/results/virtual_gpu.json and docs/cuda.md
     python3 benchmarks/virtual_gpu.py --table    # writes the table of docs/cuda.md anew, from the counts that are there
+    python3 benchmarks/virtual_gpu.py --table --norm batch   # prints the stored counts of all shapes of a norm
     python3 benchmarks/virtual_gpu.py --check    # counts, and fails where a case has become worse by over 2 percent
     python3 benchmarks/virtual_gpu.py --check --paths   # only one case for each path through the kernels, as CI does
 """
@@ -167,7 +168,7 @@ def table(rows, gpus):
     def pair(form, value):
         return " / ".join(format(value(which), form) for which in (0, 1))
     for row in rows:
-        cells = [row["norm"], row["layout"], row["dtype"], " × ".join(map(str, row["shape"])),
+        cells = [row["norm"], row["layout"], row["dtype"], "×".join(map(str, row["shape"])),
                  pair("d", lambda w: row[("forward", "backward")[w]]["launches"]),
                  pair(".0f", lambda w: bound(row, w, fastest)[0]), pair(".1f", lambda w: asked(row, w)),
                  pair(".1f", lambda w: loads_in_flight(row, w, fastest, registers)),
@@ -177,9 +178,11 @@ def table(rows, gpus):
 
 
 def page(text, rows, gpus):
+    """The page with a row for each path through the kernels; --norm prints the others."""
     if text.count(BEGIN) != 1 or text.count(END) != 1:
         sys.exit(f"virtual_gpu: docs/cuda.md: expected one line '{BEGIN}' and one '{END}' behind it")
-    return text.split(BEGIN)[0] + "\n".join([BEGIN, "", *table(rows, gpus), "", END]) + text.split(END)[1]
+    shown = [row for row in rows if key(row) in PATHS.values()]
+    return text.split(BEGIN)[0] + "\n".join([BEGIN, "", *table(shown, gpus), "", END]) + text.split(END)[1]
 
 
 def worse(before, after):
@@ -222,18 +225,18 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/cuda-release")
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where a case has become worse")
     parser.add_argument("--paths", action="store_true", help="with --check: one case for each path through the kernels")
-    parser.add_argument("--norm", choices=NORMS, help="only this one; prints its table and writes nothing")
-    parser.add_argument("--table", action="store_true", help="count nothing; write the table from the stored counts")
+    parser.add_argument("--norm", choices=NORMS, help="only this one, all shapes; prints its table and writes nothing")
+    parser.add_argument("--table", action="store_true", help="count nothing; take the stored counts")
     options = parser.parse_args()
-    if bool(options.norm) + options.check + options.table > 1 or options.paths and not options.check:
-        parser.error("--norm, --check and --table exclude each other, and --paths goes with --check")
+    if options.check and (options.norm or options.table) or options.paths and not options.check:
+        parser.error("--check goes with neither --norm nor --table, and --paths goes with --check")
     gpus = json.loads((ROOT / "tests/virtual_gpu/gpus.json").read_text())
     gpus = {name: gpus[name] for name in ("h100", "h200")}
     stored = ROOT / "benchmarks/results/virtual_gpu.json"
     if options.check:
         sys.exit(check(options.build, json.loads(stored.read_text()), options.paths))
     if options.table:
-        rows = json.loads(stored.read_text())
+        rows = [row for row in json.loads(stored.read_text()) if options.norm in (None, row["norm"])]
     else:
         rows = [counted(options.build, case) for case in cases() if options.norm in (None, case["norm"])]
     if options.norm:

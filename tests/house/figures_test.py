@@ -47,18 +47,20 @@ class Figures(unittest.TestCase):
         self.assertEqual(self.run_figures().returncode, 0)
         text = (self.root / "docs/benchmarks.md").read_text()
         self.assertIn("| network | batch | | Zen |\n", text)
-        self.assertIn("| resnet50 | 8 | training, float32 | **1.50** (1.38 to 1.75) |\n", text)
+        self.assertIn("| resnet50 | 8 | training, float32 | **1.50** |\n", text)
         self.assertIn("| **0.75** |\n", text)
         self.assertTrue(text.startswith("before\n") and text.endswith("\nbehind\n"))
         self.assertNotIn("old", text)
-        self.assertIn("2026-01-02, 2 threads, 3 rounds, PyTorch 2.", (self.root / "docs/peers/zen.md").read_text())
+        page = (self.root / "docs/peers/zen.md").read_text()
+        self.assertIn("2026-01-02, 2 threads, 3 rounds, PyTorch 2.", page)
+        self.assertIn("| 1.50 | 1.38 to 1.75 |\n", page)
 
     def test_another_processor_adds_a_column(self):
         self.add(result("Lake", [1.0], [3.0]))
         self.run_figures()
         text = (self.root / "docs/benchmarks.md").read_text()
         self.assertIn("| Lake | Zen |\n", text)
-        self.assertIn("| **3.00** (3.00 to 3.00) | **1.50** (1.38 to 1.75) |\n", text)
+        self.assertIn("| **3.00** | **1.50** |\n", text)
 
     def test_check_finds_what_differs(self):
         self.assertEqual(self.run_figures("--check").returncode, 1)

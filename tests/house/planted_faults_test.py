@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Each fault of tests/virtual_gpu/planted_faults.py can still be planted; mutations.py plants them, which needs nvcc."""
+import csv
 import fnmatch
 import pathlib
 import re
@@ -9,6 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/virtual_gpu"))
 sys.dont_write_bytecode = True
+import mutations  # noqa: E402
 from planted_faults import FAULTS  # noqa: E402
 
 
@@ -42,12 +44,16 @@ class PlantedFaults(unittest.TestCase):
                     self.assertTrue(fnmatch.filter(names, one))
 
     def test_the_table_has_a_row_for_each(self):
-        made = (ROOT / "docs/cuda.md").read_text().split("<!-- made by tests/virtual_gpu/mutations.py -->")[1]
-        rows = sorted(re.findall(r"^\| (.+?) \| `(.+?)` \|", made.split("<!-- end")[0], re.MULTILINE))
+        with mutations.TABLE.open(newline="") as file:
+            table = list(csv.DictReader(file))
+        rows = sorted((row["fault"], row["file"]) for row in table)
         faults = sorted((fault.what, fault.file) for fault in FAULTS)
         differences = sorted(set(rows) ^ set(faults))
-        self.assertEqual(differences, [], "docs/cuda.md is not what tests/virtual_gpu/mutations.py would write")
+        self.assertEqual(differences, [], f"{mutations.TABLE.name} is not what tests/virtual_gpu/mutations.py would write")
         self.assertEqual(rows, faults)
+        results = [{way: row[way.name] for way in mutations.WAYS} for row in table]
+        said = mutations.PAGE.read_text().split(mutations.BEGIN)[1].split(mutations.END)[0].strip()
+        self.assertEqual(said, mutations.summary(results))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ where each tensor has memory of its own and where tensors lie in blocks of the c
 who fails has found the fault. Without the fault all of them must pass.
 
     cmake --preset cuda-release                          # CUDAARCHS=90 makes it much shorter
-    python3 tests/virtual_gpu/mutations.py               # all; writes the table of docs/cuda.md
+    python3 tests/virtual_gpu/mutations.py               # all; writes planted_faults.csv and a line of README.md
     python3 tests/virtual_gpu/mutations.py --only index  # those whose description or file has this text; writes nothing
 """
 import argparse
+import csv
 import dataclasses
 import json
 import os
@@ -23,7 +24,9 @@ import tempfile
 
 from planted_faults import FAULTS
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+PAGE, TABLE = HERE / "README.md", HERE / "planted_faults.csv"
 BEGIN, END = "<!-- made by tests/virtual_gpu/mutations.py -->", "<!-- end of what tests/virtual_gpu/mutations.py makes -->"
 LIMIT_S = 300
 SEEDS = 4  # the virtual GPU's streams work in so many orders
@@ -193,6 +196,18 @@ def summary(results):
     return f"{len(results)} faults. Found of those that were run: {'; '.join(counts)}."
 
 
+def write(faults, results):
+    """The table of all faults, and its summary in the page."""
+    text = PAGE.read_text()
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        sys.exit(f"mutations: {PAGE.name}: expected one line '{BEGIN}' and one '{END}' behind it")
+    with TABLE.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["fault", "file", *(way.name for way in WAYS)])
+        table.writerows([fault.what, fault.file, *result.values()] for fault, result in zip(faults, results))
+    PAGE.write_text(text.split(BEGIN)[0] + "\n".join([BEGIN, "", summary(results), "", END]) + text.split(END)[1])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/cuda-release")
@@ -203,21 +218,14 @@ def main():
         sys.exit(f"mutations: no fault has '{options.only}' in its description or file")
     build = Build(options.build, sorted({fault.program for fault in chosen}))
     check_unplanted(build, chosen)
-    rows = [f"| fault | file | {' | '.join(way.name for way in WAYS)} |", "|---|---|" + "---|" * len(WAYS)]
     results = []
     for fault in chosen:
         results.append(answers(build, fault))
-        rows.append(f"| {fault.what} | `{fault.file}` | {' | '.join(results[-1].values())} |")
-        print(rows[-1], flush=True)
+        print(f"{fault.what} ({fault.file}): {'; '.join(results[-1].values())}", flush=True)
     missed = [fault.what for fault, said in zip(chosen, results)
               if {said[VIRTUAL], said[BLOCKS]} <= {NOT_FOUND, NOT_RUN}]
     if options.only is None:
-        docs = ROOT / "docs/cuda.md"
-        text = docs.read_text()
-        if text.count(BEGIN) != 1 or text.count(END) != 1:
-            sys.exit(f"mutations: docs/cuda.md: expected one line '{BEGIN}' and one '{END}' behind it")
-        table = "\n".join([BEGIN, "", summary(results), "", *rows, "", END])
-        docs.write_text(text.split(BEGIN)[0] + table + text.split(END)[1])
+        write(chosen, results)
     print(summary(results))
     print("\n".join(f"not found by the virtual GPU: {what}" for what in missed) or "the virtual GPU found all")
     sys.exit(1 if missed else 0)
