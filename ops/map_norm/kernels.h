@@ -3,13 +3,34 @@
 #include "core/by_device.h"
 #include "core/dtype.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 // Norms whose y is a function of x and of a few numbers of its map (one channel of one image), and local response norm.
 // A device computes the numbers, y, the sums over maps for the gradients of the numbers, and dx. S is the dtype of x, T
 // that of the computation: float64 for float64, float32 for all others.
 
 namespace norma::kernels {
+
+/// The range of local response norm's sums s whose powers s^-beta and, for gradients, s^(-beta - 1) are normal numbers
+/// of T. Other sums are computed in double.
+template <class T>
+struct ResponseLimits {
+  T least = std::numeric_limits<T>::min();
+  T most = std::numeric_limits<T>::max();
+
+  ResponseLimits(double beta, bool gradient) {
+    const double exponent = gradient ? beta + 1 : beta;
+    if (exponent > 0) {
+      const double smallest_power = static_cast<double>(least) / std::numeric_limits<T>::epsilon();
+      const double largest_power = static_cast<double>(most) * std::numeric_limits<T>::epsilon();
+      least = static_cast<T>(std::max<double>(least, std::pow(largest_power, -1 / exponent)));
+      most = static_cast<T>(std::min<double>(most, std::pow(smallest_power, -1 / exponent)));
+    }
+  }
+};
 
 /// The formula of y, with its parameters and with the numbers of a map, in this order. functions.h has the formulas of
 /// y, numbers.h those of the numbers.

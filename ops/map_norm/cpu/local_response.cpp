@@ -8,7 +8,6 @@
 #include "core/sizes.h"
 #include "ops/map_norm/cpu/local_response_in_double.h"
 #include "ops/map_norm/cpu/map_kernels.h"
-#include "ops/map_norm/response_limits.h"
 
 #include <algorithm>
 #include <cmath>
