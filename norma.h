@@ -1,6 +1,7 @@
 #pragma once
 
-// All of Norma's public headers, for programs that use it: #include <norma/norma.h>
+// Norma's public headers from tensors to training, for programs that use them: #include <norma/norma.h>. Comparisons of
+// norms, their reports and telemetry are in <norma/lab/lab.h>.
 
 #include "core/allocator.h"
 #include "core/copy.h"
@@ -82,9 +83,3 @@
 #include "train/recalibrate.h"
 #include "train/recipe.h"
 #include "train/trainer.h"
-
-#include "lab/check_norm/check_norm.h"
-#include "lab/compare/budget.h"
-#include "lab/compare/comparison.h"
-#include "lab/report/report.h"
-#include "lab/telemetry/recorder.h"

@@ -16,8 +16,9 @@ endif()
 install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
 set(destination \"${headers}\")")
 install(SCRIPT cmake/install_headers.cmake)
-# Programs in this tree write <norma/norma.h> like everybody else; those with kernels, <norma/core/cuda/kernel.h>.
-foreach(header norma.h core/cuda/kernel.h)
+# Programs in this tree write <norma/norma.h> like everybody else, and <norma/lab/lab.h>; those with kernels,
+# <norma/core/cuda/kernel.h>.
+foreach(header norma.h lab/lab.h core/cuda/kernel.h)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/${header}
        CONTENT "#include \"@PROJECT_SOURCE_DIR@/@header@\"\n" @ONLY)
 endforeach()

@@ -1,9 +1,9 @@
-# Runs while `cmake --install` does: installs norma.h, what kernels include, and each header that these include,
+# Runs while `cmake --install` does: installs norma.h, lab/lab.h, what kernels include, and each header that these include,
 # directly or not, and no other.
 # `source` is the tree, `destination` the folder of includes.
 cmake_minimum_required(VERSION 3.25)
 
-set(public norma.h core/spin_briefly.h core/cuda/kernel.h)
+set(public norma.h lab/lab.h core/spin_briefly.h core/cuda/kernel.h)
 set(queue ${public})
 while(queue)
   list(POP_FRONT queue header)

@@ -1,4 +1,5 @@
 // Lesson 10: does a norm matter? What chance does to accuracies, and a comparison of networks.
+#include <norma/lab/lab.h>
 #include <norma/norma.h>
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 
 // What the faults of training share: generated images, a small network, and a loop's telemetry as text.
 
+#include <norma/lab/lab.h>
 #include <norma/norma.h>
 
 #include <fmt/format.h>

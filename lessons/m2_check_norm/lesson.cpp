@@ -1,4 +1,5 @@
 // Milestone 2: check-norm, first before a norm with a fault, then before ours.
+#include <norma/lab/lab.h>
 #include <norma/norma.h>
 
 #include <fmt/format.h>

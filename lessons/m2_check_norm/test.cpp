@@ -2,6 +2,7 @@
 
 #include "exercise.h"
 
+#include <norma/lab/lab.h>
 #include <norma/norma.h>
 
 #include <doctest/doctest.h>

@@ -1,0 +1,9 @@
+#pragma once
+
+// What a program needs to compare norms and to judge one: #include <norma/lab/lab.h>
+
+#include "lab/check_norm/check_norm.h"
+#include "lab/compare/budget.h"
+#include "lab/compare/comparison.h"
+#include "lab/report/report.h"
+#include "lab/telemetry/recorder.h"
