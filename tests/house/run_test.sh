@@ -364,8 +364,8 @@ expect "$what" 0 "usage: ./run lint [--quick | --tidy | --all]
 run test --preset cpu-asan --help
 expect "$what" 0 'usage: ./run test [--preset NAME] [--rooms core,ops,…] [--slow] [ctest options]
   build and run the tests of all rooms, or of some (presets: cpu-release, cpu-debug, cpu-asan,
-  cpu-portable, cpu-avx2, cuda-release, cuda-debug); with --slow also the slow ones, the
-  lessons'"'"' and the examples'"'"'
+  cpu-portable, cpu-avx2, cuda-release, cuda-debug); with --slow also those that take long
+  or compare once more, the lessons'"'"' and the examples'"'"'
 usage: ./run test --all
   whatever there is: every test, with the sanitizers, for any processor, for GPUs, the Python
   package, its wheel, and on Debian 13; two hours on two cores'
