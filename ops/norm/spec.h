@@ -9,7 +9,7 @@
 
 namespace norma {
 
-/// The method of computing statistics. All use float32 or wider; docs/norms.md has the formulas and the costs.
+/// The method of computing statistics. All use float32 or wider; docs/audit.md has the formulas and the costs.
 enum class Statistics : uint8_t {
   /// Subtracts a pivot taken from the data, sums in parts and merges (count, mean, M2) by Chan's formula. The mean is
   /// kept as pivot + offset, so it is exact to rounding at any offset.
