@@ -112,6 +112,26 @@ function(norma_precompile target)
   endif()
 endfunction()
 
+# norma_embed(TARGET FILE HEADER FUNCTION): the text of a file is what a function gives, std::string_view FUNCTION(), which
+# HEADER declares.
+function(norma_embed target file header function)
+  string(REGEX REPLACE "::[a-z_]+$" "" namespace ${function})
+  string(REGEX REPLACE ".*::" "" name ${function})
+  file(READ ${PROJECT_SOURCE_DIR}/${file} text)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/embedded/${file}.cpp CONTENT "#include \"${header}\"
+
+namespace ${namespace} {
+
+std::string_view ${name}() {
+  return R\"text(${text})text\";
+}
+
+}  // namespace ${namespace}
+")
+  target_sources(${target} PRIVATE ${PROJECT_BINARY_DIR}/embedded/${file}.cpp)
+endfunction()
+
 # norma_unite(TARGET [OWN NAME…]): with NORMA_UNITY, sixteen files are compiled as one, which reads their headers once.
 # Kernels stay alone, as what is inlined there depends on what else is in a file. OWN are names that many files have for
 # themselves, beside those of cmake/own_names.h.

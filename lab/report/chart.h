@@ -8,7 +8,7 @@
 namespace norma::lab {
 
 // Charts for an HTML page. The drawing is SVG that stretches with the page; the text is HTML over and beside it, so
-// that it keeps its size on a phone. Colours and sizes are the page's (page_style.h). A `style` is a number, the same
+// that it keeps its size on a phone. Colours and sizes are the page's (page.css). A `style` is a number, the same
 // for one norm in all charts; it stands for a colour and, in curves, a pattern of dashes. Every chart has an `id`,
 // unique on the page, and a title and a description for readers who cannot see it.
 

@@ -106,6 +106,9 @@ struct NamedTelemetry {
 /// The record of each row of a comparison, which must outlive it: the first finished seed's, else a failed one's.
 std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison);
 
+/// The style sheet, lab/report/page.css.
+std::string_view page_style();
+
 /// Sections of the page: the parts of a step's time and the memory that its layers keep, implicit copies, the numbers
 /// in the layers, and dynamics_section(). Without records their HTML is "".
 std::vector<PageSection> telemetry_sections(const std::vector<NamedTelemetry>& runs);

@@ -1,6 +1,5 @@
 #include "core/quoting.h"
 #include "lab/report/page.h"
-#include "lab/report/page_style.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

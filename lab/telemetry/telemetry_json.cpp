@@ -73,56 +73,44 @@ T from_cell(const nlohmann::json& value, const std::string& where, const std::st
   }
 }
 
-/// Visits the fields of a struct by name, for the writer and the reader alike, so that both know the same ones.
+/// Calls field(name, value) for pairs of names and values.
+template <class Visitor, class T, class... Rest>
+void each(Visitor&& field, const char* name, T& value, Rest&&... rest) {
+  field(name, value);
+  if constexpr (sizeof...(Rest) > 0) {
+    each(field, rest...);
+  }
+}
+
+// The fields of each struct by name, for the writer and the reader alike, so that both know the same ones.
 template <class Visitor>
 void visit(Visitor&& field, LossPoint& p) {
-  field("step", p.step);
-  field("seconds", p.seconds);
-  field("loss", p.loss);
+  each(field, "step", p.step, "seconds", p.seconds, "loss", p.loss);
 }
 template <class Visitor>
 void visit(Visitor&& field, TestPoint& p) {
-  field("step", p.step);
-  field("seconds", p.seconds);
-  field("loss", p.loss);
-  field("accuracy", p.accuracy);
+  each(field, "step", p.step, "seconds", p.seconds, "loss", p.loss, "accuracy", p.accuracy);
 }
 template <class Visitor>
 void visit(Visitor&& field, Throughput& t) {
-  field("steps", t.steps);
-  field("min", t.min);
-  field("median", t.median);
-  field("max", t.max);
+  each(field, "steps", t.steps, "min", t.min, "median", t.median, "max", t.max);
 }
 template <class Visitor>
 void visit(Visitor&& field, PassTime& t) {
-  field("norm", t.norm);
-  field("convolution", t.convolution);
-  field("product", t.product);
-  field("rest", t.rest);
+  each(field, "norm", t.norm, "convolution", t.convolution, "product", t.product, "rest", t.rest);
 }
 template <class Visitor>
 void visit(Visitor&& field, StepTime& t) {
-  field("samples", t.samples);
-  field("forward", t.forward);
-  field("backward", t.backward);
-  field("optimizer", t.optimizer);
+  each(field, "samples", t.samples, "forward", t.forward, "backward", t.backward, "optimizer", t.optimizer);
 }
 template <class Visitor>
 void visit(Visitor&& field, SavedBytes& s) {
-  field("layer", s.layer);
-  field("kind", s.kind);
-  field("bytes", s.bytes);
+  each(field, "layer", s.layer, "kind", s.kind, "bytes", s.bytes);
 }
 template <class Visitor>
 void visit(Visitor&& field, LayoutCopy& c) {
-  field("op", c.op);
-  field("layer", c.layer);
-  field("pass", c.pass);
-  field("from", c.from);
-  field("to", c.to);
-  field("count", c.count);
-  field("bytes", c.bytes);
+  each(field, "op", c.op, "layer", c.layer, "pass", c.pass, "from", c.from, "to", c.to, "count", c.count, "bytes",
+       c.bytes);
 }
 
 /// LayerHealth without its optional parts, whose columns hold null where there is none.
@@ -137,17 +125,11 @@ struct HealthRow {
 
 template <class Visitor>
 void visit(Visitor&& field, HealthRow& row) {
-  field("layer", row.layer.layer);
-  field("kind", row.layer.kind);
-  field("mean", row.layer.output.mean);
-  field("deviation", row.layer.output.deviation);
-  field("largest", row.layer.output.largest);
-  field("non_finite", row.layer.output.non_finite);
-  field("dead_channels", row.layer.dead_channels);
-  field("gradient_mean", row.gradient.mean);
-  field("gradient_deviation", row.gradient.deviation);
-  field("gradient_largest", row.gradient.largest);
-  field("gradient_non_finite", row.gradient.non_finite);
+  TensorHealth& output = row.layer.output;
+  each(field, "layer", row.layer.layer, "kind", row.layer.kind, "mean", output.mean, "deviation", output.deviation,
+       "largest", output.largest, "non_finite", output.non_finite, "dead_channels", row.layer.dead_channels,
+       "gradient_mean", row.gradient.mean, "gradient_deviation", row.gradient.deviation, "gradient_largest",
+       row.gradient.largest, "gradient_non_finite", row.gradient.non_finite);
   for (auto [name, spread] : {std::pair{"gamma", &row.gamma}, std::pair{"beta", &row.beta}}) {
     field(fmt::format("{}_min", name), spread->min);
     field(fmt::format("{}_max", name), spread->max);
@@ -160,20 +142,12 @@ void visit(Visitor&& field, HealthRow& row) {
 
 template <class Visitor>
 void visit(Visitor&& field, LayerDynamics& d) {
-  field("layer", d.layer);
-  field("kind", d.kind);
-  field("gradient_norm", d.gradient_norm);
-  field("weight_norm", d.weight_norm);
-  field("effective_lr", d.effective_lr);
-  field("saturation", d.saturation);
+  each(field, "layer", d.layer, "kind", d.kind, "gradient_norm", d.gradient_norm, "weight_norm", d.weight_norm,
+       "effective_lr", d.effective_lr, "saturation", d.saturation);
 }
 template <class Visitor>
 void visit(Visitor&& field, Sharpness& s) {
-  field("value", s.value);
-  field("change", s.change);
-  field("products", s.products);
-  field("seconds", s.seconds);
-  field("problem", s.problem);
+  each(field, "value", s.value, "change", s.change, "products", s.products, "seconds", s.seconds, "problem", s.problem);
 }
 
 HealthRow row_of(const LayerHealth& layer) {
