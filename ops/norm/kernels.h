@@ -128,53 +128,76 @@ struct NormOperands {
 };
 using NormPointers = NormOperands<void*>;
 
-/// The operands with their types, and the rows of the stats, each by its first number.
-template <class S, class T = compute_t<S>>
-struct NormArrays {
+/// The operands of forward and backward with their types, and the rows of the stats, each by its first number. What one
+/// of them has no use for is not in its struct: nvcc gives kernels with larger arguments more registers.
+template <class S, class Stat>
+struct SharedArrays {
+  using T = compute_t<S>;
+
+  Stat* mean;  ///< one number per set, as in all rows of the stats
+  Stat* mean_low;
+  Stat* rstd;
+  Stat* centre;  ///< null but for Centring::deviation, as centre_low
+  Stat* centre_low;
   const S* x;
   const T* weight;
   const T* bias;
   const S* residual;
-  T* mean;  ///< one number per set, as in all rows of the stats
-  T* mean_low;
-  T* rstd;
-  T* centre;  ///< null but for Centring::deviation, as centre_low
-  T* centre_low;
-  uint8_t* bits;
   Activation activation;
-  S* y;
-  T* var;
-  RunningStatistics<T> running;
-  const S* dy;
-  S* dx;
-  T* dweight;
-  T* dbias;
-  S* dresidual;
 
-  NormArrays(const NormProblem& problem, const NormPointers& of)
-      : x(static_cast<const S*>(of.x)),
+  SharedArrays(const NormProblem& problem, const NormPointers& of)
+      : mean(row(problem, of, kMeanRow)),
+        mean_low(row(problem, of, kMeanLowRow)),
+        rstd(row(problem, of, kRstdRow)),
+        centre(problem.centring == Centring::deviation ? row(problem, of, kCentreRow) : nullptr),
+        centre_low(problem.centring == Centring::deviation ? row(problem, of, kCentreLowRow) : nullptr),
+        x(static_cast<const S*>(of.x)),
         weight(static_cast<const T*>(of.weight)),
         bias(static_cast<const T*>(of.bias)),
         residual(static_cast<const S*>(of.residual)),
-        mean(static_cast<T*>(of.stats) + kMeanRow * problem.shape.sets()),
-        mean_low(static_cast<T*>(of.stats) + kMeanLowRow * problem.shape.sets()),
-        rstd(static_cast<T*>(of.stats) + kRstdRow * problem.shape.sets()),
-        centre(problem.centring == Centring::deviation ? static_cast<T*>(of.stats) + kCentreRow * problem.shape.sets()
-                                                       : nullptr),
-        centre_low(centre == nullptr ? nullptr : static_cast<T*>(of.stats) + kCentreLowRow * problem.shape.sets()),
-        bits(static_cast<uint8_t*>(of.bits)),
-        activation(of.activation),
+        activation(of.activation) {}
+
+ private:
+  static Stat* row(const NormProblem& problem, const NormPointers& of, StatsRow which) {
+    return static_cast<T*>(of.stats) + which * problem.shape.sets();
+  }
+};
+
+template <class S, class T = compute_t<S>>
+struct ForwardArrays : SharedArrays<S, T> {
+  S* y;
+  T* var;
+  uint8_t* bits;
+  RunningStatistics<T> running;
+
+  ForwardArrays(const NormProblem& problem, const NormPointers& of)
+      : SharedArrays<S, T>(problem, of),
         y(static_cast<S*>(of.y)),
         var(static_cast<T*>(of.var)),
+        bits(static_cast<uint8_t*>(of.bits)),
         running{.mean = static_cast<T*>(of.running.mean),
                 .var = static_cast<T*>(of.running.var),
                 .momentum = of.running.momentum,
                 .var_factor = of.running.var_factor,
-                .batches = of.running.batches},
+                .batches = of.running.batches} {}
+};
+
+template <class S, class T = compute_t<S>>
+struct BackwardArrays : SharedArrays<S, const T> {
+  const S* dy;
+  S* dx;
+  T* dweight;
+  T* dbias;
+  const uint8_t* bits;
+  S* dresidual;
+
+  BackwardArrays(const NormProblem& problem, const NormPointers& of)
+      : SharedArrays<S, const T>(problem, of),
         dy(static_cast<const S*>(of.dy)),
         dx(static_cast<S*>(of.dx)),
         dweight(static_cast<T*>(of.dweight)),
         dbias(static_cast<T*>(of.dbias)),
+        bits(static_cast<const uint8_t*>(of.bits)),
         dresidual(static_cast<S*>(of.dresidual)) {}
 };
 

@@ -121,7 +121,7 @@ NORMA_FORMULA void update_running_set(const RunningStatistics<T>& running, int64
 }
 
 template <class S, class T = compute_t<S>>
-NORMA_FORMULA void store_set(const NormProblem& problem, const NormArrays<S>& arrays, int64_t set,
+NORMA_FORMULA void store_set(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set,
                              const SetStatistics<T>& of_set) {
   const bool subtracted = problem.centring != Centring::deviation;
   if (!subtracted) {

@@ -33,7 +33,8 @@ constexpr int64_t kPivotRows = 8;
 template <class S, class T = compute_t<S>>
 class ColumnsForward {
  public:
-  ColumnsForward(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling, Scratch& scratch)
+  ColumnsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling,
+                 Scratch& scratch)
       : problem_(problem), arrays_(arrays), along_(along_of(problem.affine)), out_(streams(problem, sizeof(S))) {
     for (T** row : {&pivot_, &part_sum_, &part_squares_, &mean_, &mean_low_, &scale_, &shift_, &weight_}) {
       *row = scratch.take<T>(tiling.width);
@@ -163,7 +164,7 @@ class ColumnsForward {
   }
 
   const NormProblem& problem_;
-  const NormArrays<S>& arrays_;
+  const ForwardArrays<S>& arrays_;
   Along along_;
   StreamingStore out_;
   int64_t weights_ = 0;  ///< where the weights of the tile's outer index begin
@@ -183,7 +184,7 @@ class ColumnsForward {
 
 /// Takes one tile after the other.
 template <class S>
-void forward_by_tiles(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
+void forward_by_tiles(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
   const int64_t task_elements = std::max<int64_t>(1, problem.shape.numel() / tiling.tasks());
   parallel_for(0, tiling.tasks(), ceil_div(kPointwiseGrain, task_elements), [&](int64_t begin, int64_t end) {
@@ -222,7 +223,7 @@ void forward_by_tiles(const NormProblem& problem, const NormArrays<S>& arrays, c
 
 /// Takes all tiles at once, chunk by chunk.
 template <class S>
-void forward_by_chunks(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
+void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& arrays, const ColumnTiling& tiling) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.sets();
   const int64_t pieces = tiling.pieces();
@@ -343,14 +344,14 @@ ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
 }
 
 template <class S>
-void columns_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
+void columns_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 1, sizeof(S));
   tiling.tile_by_tile() ? forward_by_tiles(problem, arrays, tiling) : forward_by_chunks(problem, arrays, tiling);
 }
 
 void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    columns_forward_of(problem, NormArrays<decltype(s)>(problem, arrays));
+    columns_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
   });
 }
 
@@ -366,7 +367,8 @@ constexpr int64_t kStagedRows = 4;
 template <class S, class T = compute_t<S>>
 class ColumnsBackward {
  public:
-  ColumnsBackward(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling, Scratch& scratch)
+  ColumnsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling,
+                  Scratch& scratch)
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
@@ -519,7 +521,7 @@ class ColumnsBackward {
 
   /// Where dz comes from: an operand, or a few rows of it in L1, which weights that vary from row to row have, too.
   enum class DzFrom { dy, bits, relu, stage };
-  static DzFrom dz_from(const NormArrays<S>& arrays, Along along) {
+  static DzFrom dz_from(const BackwardArrays<S>& arrays, Along along) {
     if (arrays.activation == Activation::identity) {
       return DzFrom::dy;
     }
@@ -640,7 +642,7 @@ class ColumnsBackward {
   }
 
   const NormProblem& problem_;
-  const NormArrays<S>& arrays_;
+  const BackwardArrays<S>& arrays_;
   InputGradients of_dx_;
   Along along_;
   StreamingStore out_;
@@ -696,7 +698,7 @@ struct WeightParts {
 
 /// Takes one tile after the other.
 template <class S>
-void backward_by_tiles(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
+void backward_by_tiles(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const AffineShape& affine = problem.affine;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
@@ -751,7 +753,7 @@ void backward_by_tiles(const NormProblem& problem, const NormArrays<S>& arrays, 
 
 /// Takes all tiles at once, chunk by chunk.
 template <class S>
-void backward_by_chunks(const NormProblem& problem, const NormArrays<S>& arrays, const ColumnTiling& tiling) {
+void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arrays, const ColumnTiling& tiling) {
   const NormShape& shape = problem.shape;
   const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
   const int64_t all_columns = shape.outer * shape.kept * shape.reduce_inner;
@@ -818,7 +820,7 @@ void backward_by_chunks(const NormProblem& problem, const NormArrays<S>& arrays,
 }  // namespace
 
 template <class S>
-void columns_backward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
+void columns_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 2, sizeof(S));
   varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
                                                                   : backward_by_chunks(problem, arrays, tiling);
@@ -826,7 +828,7 @@ void columns_backward_of(const NormProblem& problem, const NormArrays<S>& arrays
 
 void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    columns_backward_of(problem, NormArrays<decltype(s)>(problem, arrays));
+    columns_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
   });
 }
 

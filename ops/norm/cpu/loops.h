@@ -32,7 +32,7 @@ using namespace simd::HWY_NAMESPACE;
 
 /// store_statistics() of neighbouring sets from the sums of d and d² over each, with d = x - pivot.
 template <class S, class T = compute_t<S>>
-inline void store_sets(const NormProblem& problem, const NormArrays<S>& arrays, int64_t first_set, int64_t sets,
+inline void store_sets(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t first_set, int64_t sets,
                        const T* pivot, const double* sum, const double* squares) {
   const auto count = static_cast<double>(problem.shape.set_size());
   if (problem.centring == Centring::deviation ||
@@ -396,7 +396,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
 /// True iff no operand below computes dz, so that it needs room of its own: behind relu, z is computed again, or its
 /// bits are there.
 template <class S>
-bool computes_dz_apart(const NormArrays<S>& arrays) {
+bool computes_dz_apart(const BackwardArrays<S>& arrays) {
   return arrays.activation != Activation::identity && arrays.bits == nullptr &&
          !(arrays.activation == Activation::relu && arrays.residual == nullptr);
 }

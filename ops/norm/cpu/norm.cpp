@@ -126,7 +126,7 @@ bool can_write_bits(const NormProblem& problem) {
 /// Brings the running statistics up to date with the statistics that `arrays` has now.
 void update_running_sets(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   dispatch_any_floating("normalize", dtype, [&](auto s) {
-    const NormArrays<decltype(s)> typed(problem, arrays);
+    const ForwardArrays<decltype(s)> typed(problem, arrays);
     for (int64_t set = 0; set < problem.shape.sets(); ++set) {
       update_running_set(typed.running, set, typed.mean[set], typed.var[set]);
     }
@@ -137,7 +137,7 @@ void compute_forward(DType dtype, const NormProblem& wanted, const NormPointers&
   NormProblem problem = wanted;
   if (is_textbook(problem)) {
     dispatch_any_floating("normalize", dtype,
-                          [&](auto s) { textbook_statistics(problem, NormArrays<decltype(s)>(problem, arrays)); });
+                          [&](auto s) { textbook_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays)); });
     problem.fixed_stats = true;
   }
   if (problem.fixed_stats && arrays.y == nullptr) {

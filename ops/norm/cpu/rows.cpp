@@ -29,7 +29,7 @@ int64_t weight_of(const AffineShape& affine, int64_t set) {
 }  // namespace
 
 template <class S>
-void rows_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
+void rows_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
@@ -145,7 +145,7 @@ void gradients_of_rows(int64_t count, const D* dz, const S* x, S* dx, const RowC
 template <class S, class T = compute_t<S>>
 class RowsBackward {
  public:
-  RowsBackward(const NormProblem& problem, const NormArrays<S>& arrays, int64_t batch, Scratch& scratch)
+  RowsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, int64_t batch, Scratch& scratch)
       : problem_(problem),
         arrays_(arrays),
         of_dx_(problem),
@@ -269,7 +269,7 @@ class RowsBackward {
   }
 
   const NormProblem& problem_;
-  const NormArrays<S>& arrays_;
+  const BackwardArrays<S>& arrays_;
   InputGradients of_dx_;
   StreamingStore out_;
   int64_t count_;
@@ -284,10 +284,10 @@ class RowsBackward {
 }  // namespace
 
 template <class S>
-void rows_backward_of(const NormProblem& problem, const NormArrays<S>& without_defaults) {
+void rows_backward_of(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
   using T = compute_t<S>;
   Scratch shared;
-  NormArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
+  BackwardArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
   if (arrays.weight == nullptr) {
     T* ones = shared.take<T>(problem.affine.numel());
     std::fill_n(ones, problem.affine.numel(), T(1));
@@ -327,13 +327,15 @@ void rows_backward_of(const NormProblem& problem, const NormArrays<S>& without_d
 }
 
 void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype,
-                        [&](auto s) HWY_ATTR { rows_forward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    rows_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
+  });
 }
 
 void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype,
-                        [&](auto s) HWY_ATTR { rows_backward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    rows_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
+  });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE

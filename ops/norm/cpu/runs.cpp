@@ -159,7 +159,7 @@ namespace {
 template <class S, class T = compute_t<S>>
 class RunsForward {
  public:
-  RunsForward(const NormProblem& problem, const NormArrays<S>& arrays, const Runs& runs, Scratch& scratch)
+  RunsForward(const NormProblem& problem, const ForwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs), out_(streams(problem, sizeof(S))) {
     if (arrays.activation != Activation::identity || arrays.residual != nullptr) {
       z_ = scratch.take<T>(std::min(kPiece, runs.length));
@@ -259,7 +259,7 @@ class RunsForward {
   }
 
   const NormProblem& problem_;
-  const NormArrays<S>& arrays_;
+  const ForwardArrays<S>& arrays_;
   const Runs& runs_;
   StreamingStore out_;
   T* z_ = nullptr;
@@ -273,7 +273,7 @@ class RunsForward {
 }  // namespace
 
 template <class S>
-void runs_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
+void runs_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -290,8 +290,9 @@ void runs_forward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
 }
 
 void runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype,
-                        [&](auto s) HWY_ATTR { runs_forward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    runs_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
+  });
 }
 
 // --- backward
@@ -302,7 +303,7 @@ namespace {
 template <class S, class T = compute_t<S>>
 class RunsBackward {
  public:
-  RunsBackward(const NormProblem& problem, const NormArrays<S>& arrays, const Runs& runs, Scratch& scratch)
+  RunsBackward(const NormProblem& problem, const BackwardArrays<S>& arrays, const Runs& runs, Scratch& scratch)
       : problem_(problem), arrays_(arrays), runs_(runs), of_dx_(problem), out_(streams(problem, sizeof(S))) {
     if (computes_dz_apart(arrays)) {
       dz_ = scratch.take<T>(std::min(kPiece, runs.length));
@@ -514,7 +515,7 @@ class RunsBackward {
   }
 
   const NormProblem& problem_;
-  const NormArrays<S>& arrays_;
+  const BackwardArrays<S>& arrays_;
   const Runs& runs_;
   InputGradients of_dx_;
   StreamingStore out_;
@@ -527,7 +528,7 @@ class RunsBackward {
 }  // namespace
 
 template <class S>
-void runs_backward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
+void runs_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, 2 * sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -559,8 +560,9 @@ void runs_backward_of(const NormProblem& problem, const NormArrays<S>& arrays) {
 }
 
 void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype,
-                        [&](auto s) HWY_ATTR { runs_backward_of(problem, NormArrays<decltype(s)>(problem, arrays)); });
+  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+    runs_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
+  });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE

@@ -29,7 +29,7 @@ void for_each_element(const NormShape& shape, const S* x, int64_t set, F&& f) {
 }  // namespace
 
 template <class S>
-bool store_scaled_statistics(const NormProblem& problem, const NormArrays<S>& arrays, int64_t set) {
+bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set) {
   using T = compute_t<S>;
   const NormShape& shape = problem.shape;
   double largest = 0;
@@ -68,10 +68,10 @@ bool store_scaled_statistics(const NormProblem& problem, const NormArrays<S>& ar
   return true;
 }
 
-template bool store_scaled_statistics(const NormProblem&, const NormArrays<float>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const NormArrays<double>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const NormArrays<bfloat16>&, int64_t);
-template bool store_scaled_statistics(const NormProblem&, const NormArrays<float16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<float>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<double>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<bfloat16>&, int64_t);
+template bool store_scaled_statistics(const NormProblem&, const ForwardArrays<float16>&, int64_t);
 
 // --- textbooks
 // ---------------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ void welford(const Bundle& bundle, const S* x, std::span<Moments> moments) {
 }  // namespace
 
 template <class S>
-void textbook_statistics(const NormProblem& problem, const NormArrays<S>& arrays) {
+void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   using T = compute_t<S>;
   const NormShape& shape = problem.shape;
   const int64_t bundle_sets = shape.reduce_inner == 1 ? kWidth : 1;
@@ -298,9 +298,9 @@ void textbook_statistics(const NormProblem& problem, const NormArrays<S>& arrays
                });
 }
 
-template void textbook_statistics(const NormProblem&, const NormArrays<float>&);
-template void textbook_statistics(const NormProblem&, const NormArrays<double>&);
-template void textbook_statistics(const NormProblem&, const NormArrays<bfloat16>&);
-template void textbook_statistics(const NormProblem&, const NormArrays<float16>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<float>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<double>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<bfloat16>&);
+template void textbook_statistics(const NormProblem&, const ForwardArrays<float16>&);
 
 }  // namespace norma::kernels::cpu

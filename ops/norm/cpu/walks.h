@@ -40,7 +40,7 @@ inline bool is_textbook(const NormProblem& problem) {
           problem.statistics == Statistics::compensated);
 }
 template <class S>
-void textbook_statistics(const NormProblem& problem, const NormArrays<S>& arrays);
+void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays);
 
 void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
@@ -82,11 +82,11 @@ inline Moments merge(bool raw, const Moments& a, double count_a, const Moments& 
 /// multiplied by a power of two. If an element is NaN or infinite, the mean is the plain one, infinite or NaN, and the
 /// variance is NaN; without centring this then does nothing and returns false.
 template <class S>
-bool store_scaled_statistics(const NormProblem& problem, const NormArrays<S>& arrays, int64_t set);
+bool store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set);
 
 /// Stores mean, variance and so on of set number `set`, from the moments of all its elements.
 template <class S>
-inline void store_statistics(const NormProblem& problem, const Moments& moments, const NormArrays<S>& arrays,
+inline void store_statistics(const NormProblem& problem, const Moments& moments, const ForwardArrays<S>& arrays,
                              int64_t set) {
   const auto of_set = statistics_of<compute_t<S>>(problem, moments);
   if (!of_set.lost || !store_scaled_statistics(problem, arrays, set)) [[likely]] {
@@ -96,7 +96,7 @@ inline void store_statistics(const NormProblem& problem, const Moments& moments,
 
 /// d = (x - first) - second; see InputGradient.
 template <class S, class T = compute_t<S>>
-inline Pair<T> centre_of(const NormArrays<S>& arrays, int64_t set) {
+inline Pair<T> centre_of(const BackwardArrays<S>& arrays, int64_t set) {
   return arrays.centre == nullptr ? Pair<T>{arrays.mean[set], arrays.mean_low[set]}
                                   : Pair<T>{arrays.centre[set], arrays.centre_low[set]};
 }

@@ -120,7 +120,7 @@ NORMA_DEVICE Moments compensated_moments(const NormProblem& problem, const S* x,
 
 /// Computes the stats of each set, with one block for each.
 template <class S>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, NormArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, ForwardArrays<S> arrays) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
     Moments moments;
@@ -147,7 +147,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem pr
 
 /// Writes y of all elements, and their bits.
 template <class S>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, NormArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   const int64_t count = problem.shape.numel();
   for (int64_t first = kBitsOfByte * global_thread(); first < count; first += kBitsOfByte * global_threads()) {
@@ -183,13 +183,13 @@ inline int threads_of_set(int64_t elements) {
 }
 
 template <class S>
-void compute_any_statistics(const NormProblem& problem, const NormArrays<S>& arrays) {
+void compute_any_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   launch(blocks_of_sets(problem.shape.sets()), threads_of_set(problem.shape.set_size()), BlockTeam::kBytes,
          current_stream(), any_statistics<S>, problem, arrays);
 }
 
 template <class S>
-void apply_any(const NormProblem& problem, const NormArrays<S>& arrays) {
+void apply_any(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   launch(blocks_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads),
          threads_for(ceil_div(problem.shape.numel(), kBitsOfByte), kAnyThreads), 0, current_stream(), any_apply<S>,
          problem, arrays);
@@ -201,7 +201,7 @@ void apply_any(const NormProblem& problem, const NormArrays<S>& arrays) {
 /// Computes the constants of each set's dx.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
-    any_gradient_sums(NormProblem problem, NormArrays<S> arrays, InputGradient<T>* gradients) {
+    any_gradient_sums(NormProblem problem, BackwardArrays<S> arrays, InputGradient<T>* gradients) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
     const T mean = arrays.mean[set];
@@ -227,7 +227,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
 /// Writes dx and dresidual of all elements.
 template <class S, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
-    any_input_gradients(NormProblem problem, NormArrays<S> arrays, const InputGradient<T>* gradients) {
+    any_input_gradients(NormProblem problem, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
   const int64_t count = problem.shape.numel();
   const T* centres = arrays.centre == nullptr ? arrays.mean : arrays.centre;
   const T* centres_low = arrays.centre == nullptr ? arrays.mean_low : arrays.centre_low;
@@ -292,7 +292,7 @@ class WeightElements {
 
 /// Writes the gradients of each weight, with one block for each.
 template <class S, class T = compute_t<S>>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProblem problem, NormArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProblem problem, BackwardArrays<S> arrays) {
   const BlockTeam team(shared_memory<double>());
   for (int64_t weight = block(); weight < problem.affine.numel(); weight += blocks()) {
     const WeightElements elements(problem, weight);
@@ -315,7 +315,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProb
 }
 
 template <class S>
-void any_backward(const NormProblem& problem, const NormArrays<S>& arrays) {
+void any_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   using T = compute_t<S>;
   const Stream stream = current_stream();
   if (arrays.dx != nullptr || arrays.dresidual != nullptr) {

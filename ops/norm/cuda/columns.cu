@@ -82,7 +82,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 /// Writes y of the rows of each chunk.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
-    normalise_columns(NormProblem problem, ColumnPlan plan, NormArrays<S> arrays) {
+    normalise_columns(NormProblem problem, ColumnPlan plan, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
@@ -110,8 +110,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 // --- backward -------------------------------------------------------------------------------------------------------
 
 template <class S, class T = compute_t<S>>
-NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, const NormArrays<S>& arrays, int64_t outer,
-                                                 int64_t column) {
+NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, const BackwardArrays<S>& arrays,
+                                                 int64_t outer, int64_t column) {
   const int64_t set = set_of_column(problem.shape, outer, column);
   const int64_t weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0;
   return {arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
@@ -121,7 +121,7 @@ NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, con
 /// Writes the sums of dz and dz · xhat over the rows of each chunk.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
-    add_column_gradients(NormProblem problem, ColumnPlan plan, NormArrays<S> arrays, double* sums) {
+    add_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays, double* sums) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
@@ -148,7 +148,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 /// own, and returns the constants of their dx, in shared memory. The first chunk's blocks write dweight and dbias.
 template <class S, class T = compute_t<S>>
 NORMA_DEVICE const InputGradient<T>* finish_tile(const NormProblem& problem, const ColumnPlan& plan,
-                                                 const ColumnPlace<S>& place, const NormArrays<S>& arrays,
+                                                 const ColumnPlace<S>& place, const BackwardArrays<S>& arrays,
                                                  const double* sums) {
   const int tile_columns = plan.lanes * kVectorOf<S>;
   auto* shared = shared_memory<double>();  // a pair of sums for each thread, then the constants
@@ -192,7 +192,7 @@ constexpr size_t finish_tile_bytes() {
 /// makes them, and saves a launch.
 template <class S, bool by_tile, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
-    write_column_gradients(NormProblem problem, ColumnPlan plan, NormArrays<S> arrays,
+    write_column_gradients(NormProblem problem, ColumnPlan plan, BackwardArrays<S> arrays,
                            const InputGradient<T>* gradients, const double* sums) {
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
@@ -259,7 +259,7 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormPointers
                                       resident_blocks(normalise_columns<S>, kColumnThreads, 0));
     const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>, resident);
     const int64_t blocks = plan.blocks(problem.shape);
-    const NormArrays<S> typed(problem, arrays);
+    const ForwardArrays<S> typed(problem, arrays);
     if (!are_columns<S>(problem) || blocks > INT32_MAX || (arrays.bits != nullptr && plan.columns % 8 != 0) ||
         !are_aligned(typed)) {
       return false;
@@ -292,7 +292,7 @@ bool columns_backward(DType dtype, const NormProblem& problem, const NormPointer
     const int64_t blocks = plan.blocks(problem.shape);
     // True iff each column has a weight of its own.
     const bool own_weights = problem.affine.outer_period == 1 && problem.affine.numel() == plan.columns;
-    const NormArrays<S> typed(problem, arrays);
+    const BackwardArrays<S> typed(problem, arrays);
     if (!are_columns<S>(problem) || blocks > INT32_MAX || (weights_wanted && !own_weights) || !are_aligned(typed)) {
       return false;
     }

@@ -131,8 +131,12 @@ class SetElements {
 
 /// True iff vectors of 16 bytes may be loaded from and stored to every operand that has as many elements as x.
 template <class S>
-bool are_aligned(const NormArrays<S>& arrays) {
-  return are_aligned(arrays.x, arrays.y, arrays.residual, arrays.dy, arrays.dx, arrays.dresidual);
+bool are_aligned(const ForwardArrays<S>& arrays) {
+  return are_aligned(arrays.x, arrays.y, arrays.residual);
+}
+template <class S>
+bool are_aligned(const BackwardArrays<S>& arrays) {
+  return are_aligned(arrays.dy, arrays.x, arrays.dx, arrays.residual, arrays.dresidual);
 }
 
 // --- one element ----------------------------------------------------------------------------------------------------
@@ -216,7 +220,7 @@ NORMA_DEVICE void store_part(S* to, const T (&numbers)[width], int begin, int en
 /// Writes y = f(z + residual) of neighbours begin to end of `width`, whose x is given. normaliser_of(j) gives z of
 /// number j. Returns bits, unless none are kept: number j is set where z + residual is positive or NaN.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
-NORMA_DEVICE unsigned write_normalised(const NormArrays<S>& arrays, int64_t at, const T (&x)[width],
+NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
                                        NormaliserOf normaliser_of, int begin = 0, int end = width) {
   T z[width];
   NORMA_UNROLL
@@ -267,7 +271,7 @@ NORMA_DEVICE void write_bits(uint8_t* bits, int64_t at, bool writes, unsigned po
 
 /// Turns dz, which holds dy, of `width` neighbours into dy · f'(z + residual). normaliser_of(j) gives z of number j.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
-NORMA_DEVICE void through_activations(const NormArrays<S>& arrays, int64_t at, const T (&x)[width],
+NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t at, const T (&x)[width],
                                       NormaliserOf normaliser_of, T (&dz)[width]) {
   if (arrays.bits != nullptr) {
     const unsigned bits = arrays.bits[at / 8] >> (at % 8);
@@ -291,7 +295,7 @@ NORMA_DEVICE void through_activations(const NormArrays<S>& arrays, int64_t at, c
 
 /// dz of one element.
 template <class S, class T = compute_t<S>>
-NORMA_DEVICE T dz_of(const NormArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
+NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t set, int64_t weight) {
   T dz[1] = {to_number(arrays.dy[offset])};
   if (arrays.activation == Activation::identity) {
     return dz[0];
@@ -314,7 +318,7 @@ struct ColumnConstants {
 
 /// Loads dz of the vector at `at`, whose x is given.
 template <class S, int width, class T = compute_t<S>>
-NORMA_DEVICE void load_dz(const NormArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
+NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const ColumnConstants<T> (&columns)[width],
                           const T (&x)[width], T (&dz)[width]) {
   load<S, width>(arrays.dy + at, dz);
   through_activations(
@@ -559,7 +563,7 @@ NORMA_DEVICE InputGradient<T> input_gradient(const NormProblem& problem, T rstd,
 
 /// Writes dweight and dbias of a weight, where they are wanted.
 template <class S>
-NORMA_DEVICE void store_weight_gradient(const NormArrays<S>& arrays, int64_t weight, double sum_dz,
+NORMA_DEVICE void store_weight_gradient(const BackwardArrays<S>& arrays, int64_t weight, double sum_dz,
                                         double sum_dz_xhat) {
   using T = compute_t<S>;
   if (arrays.dweight != nullptr) {
@@ -608,7 +612,7 @@ NORMA_DEVICE double far_from_mean(double count) {
 
 /// Writes the stats of each set. sums: of d and d² with d = x - pivot.
 template <class S, class Parts, class T = compute_t<S>>
-NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, NormArrays<S> arrays, const T* pivots,
+NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, ForwardArrays<S> arrays, const T* pivots,
                                     const double* sums) {
   const LaneTeam team;
   const auto count = static_cast<double>(problem.shape.set_size());
@@ -652,7 +656,7 @@ NORMA_KERNEL void finish_statistics(NormProblem problem, Parts parts, NormArrays
 /// sums: of dz and dz · xhat.
 template <class S, class Parts, class T = compute_t<S>>
 NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t weights, Parts parts,
-                                   NormArrays<S> arrays, const double* sums, InputGradient<T>* gradients) {
+                                   BackwardArrays<S> arrays, const double* sums, InputGradient<T>* gradients) {
   const LaneTeam team;
   const int64_t warps = global_threads() / kWarp;
   for (int64_t task = global_thread() / kWarp; task < sets + weights; task += warps) {
@@ -685,7 +689,7 @@ NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t we
 /// Launches finish_gradients().
 template <class S, class Parts, class T = compute_t<S>>
 void launch_finish_gradients(const NormProblem& problem, int64_t sets, int64_t weights, const Parts& parts,
-                             const NormArrays<S>& arrays, const double* sums, InputGradient<T>* gradients) {
+                             const BackwardArrays<S>& arrays, const double* sums, InputGradient<T>* gradients) {
   constexpr int kThreads = 256;
   const int64_t threads_wanted = kWarp * (sets + weights);
   launch(blocks_for(threads_wanted, kThreads), threads_for(threads_wanted, kThreads), 0, current_stream(),

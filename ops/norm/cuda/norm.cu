@@ -123,8 +123,9 @@ void norm_forward(DType dtype, const NormProblem& problem, const NormPointers& a
   // Welford, two_pass and compensated take passes of their own; the kernels that follow find the stats fixed.
   const bool textbook = !problem.fixed_stats && !problem.raw_sums() && problem.statistics != Statistics::stable;
   if (textbook) {
-    dispatch_any_floating("normalize", dtype,
-                          [&](auto s) { compute_any_statistics(problem, NormArrays<decltype(s)>(problem, arrays)); });
+    dispatch_any_floating("normalize", dtype, [&](auto s) {
+      compute_any_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays));
+    });
     rest.fixed_stats = true;
   }
   if ((rest.fixed_stats && arrays.y == nullptr) || rows_forward(dtype, rest, arrays) ||
@@ -133,7 +134,7 @@ void norm_forward(DType dtype, const NormProblem& problem, const NormPointers& a
     return;
   }
   dispatch_any_floating("normalize", dtype, [&](auto s) {
-    const NormArrays<decltype(s)> typed(rest, arrays);
+    const ForwardArrays<decltype(s)> typed(rest, arrays);
     if (!rest.fixed_stats) {
       compute_any_statistics(rest, typed);
     }
@@ -149,7 +150,7 @@ void norm_backward(DType dtype, const NormProblem& problem, const NormPointers& 
     return;
   }
   dispatch_any_floating("normalize", dtype,
-                        [&](auto s) { any_backward(problem, NormArrays<decltype(s)>(problem, arrays)); });
+                        [&](auto s) { any_backward(problem, BackwardArrays<decltype(s)>(problem, arrays)); });
 }
 
 /// Pixels write no bits: a pass over y that does takes a quarter of the time of the kernels for any case, which could.

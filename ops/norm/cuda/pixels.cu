@@ -45,7 +45,7 @@ struct PixelStatistics {
 template <class S, int width, bool crosses>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
     normalise_pixels(NormProblem problem, PixelPlan plan, NearStatistics<compute_t<S>> statistics,
-                     NormArrays<S> arrays) {
+                     ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   constexpr int kBatch = width >= 8 ? 2 : 4;  // more would not stay in registers
   const PixelPlace<width, crosses> place(problem.shape, plan);
@@ -261,7 +261,7 @@ constexpr size_t pixel_sum_count(const PixelPlan& plan) {
 /// biases. partials: null where they are not wanted.
 template <class S, int width, bool crosses>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
-    pixel_gradients(NormProblem problem, PixelPlan plan, InputGradients gradients, NormArrays<S> arrays,
+    pixel_gradients(NormProblem problem, PixelPlan plan, InputGradients gradients, BackwardArrays<S> arrays,
                     compute_t<S>* partials) {
   using T = compute_t<S>;
   const PixelPlace<width, crosses> place(problem.shape, plan);
@@ -416,7 +416,7 @@ bool pixels_forward(DType dtype, const NormProblem& problem, const NormPointers&
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     using T = compute_t<S>;
-    const NormArrays<S> typed(problem, arrays);
+    const ForwardArrays<S> typed(problem, arrays);
     const PixelPlan plan = plan_pixels(problem.shape, sizeof(S), are_aligned(typed));
     const size_t shared_bytes = PixelStatistics<T>::bytes(plan);
     if (plan.width == 0 || shared_bytes > kMostSharedBytes) {
@@ -439,7 +439,7 @@ bool pixels_backward(DType dtype, const NormProblem& problem, const NormPointers
   return dispatch_fast(dtype, [&](auto s) {
     using S = decltype(s);
     using T = compute_t<S>;
-    const NormArrays<S> typed(problem, arrays);
+    const BackwardArrays<S> typed(problem, arrays);
     const PixelPlan plan = plan_pixels(problem.shape, sizeof(S), are_aligned(typed));
     const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
     const int64_t channels = problem.shape.reduce_outer;

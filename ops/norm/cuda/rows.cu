@@ -178,7 +178,7 @@ NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const 
 /// `plain`: see is_plain(). Those who train networks run it for most rows, with half of the instructions.
 template <class S, int vectors, bool by_block, bool plain>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, NormArrays<S> arrays, int width) {
+    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, ForwardArrays<S> arrays, int width) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const auto team = row_team<by_block>(width);
@@ -263,7 +263,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 /// rows.
 template <class S, int vectors, bool by_block>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    row_gradients(NormProblem problem, InputGradients gradients, NormArrays<S> arrays, int width,
+    row_gradients(NormProblem problem, InputGradients gradients, BackwardArrays<S> arrays, int width,
                   compute_t<S>* partials) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
@@ -376,7 +376,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
 
 /// True iff all that is asked for is y = (x - mean) · rstd · weight + bias, with weights that vary along the row alone.
 template <class S>
-bool is_plain(const NormProblem& problem, const NormArrays<S>& arrays) {
+bool is_plain(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const AffineShape& affine = problem.affine;
   return !problem.fixed_stats && !problem.raw_sums() && problem.centring == Centring::mean &&
          affine.outer_period == 1 && affine.segment == 1 && affine.inner == problem.shape.reduce_inner &&
@@ -393,7 +393,7 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormPointers& a
     constexpr int kWidth = kVectorOf<S>;
     const int64_t count = problem.shape.reduce_inner;
     const RowPlan plan = plan_rows(count / kWidth, kWidth, kForwardLimits);
-    const NormArrays<S> typed(problem, arrays);
+    const ForwardArrays<S> typed(problem, arrays);
     if (count % kWidth != 0 || plan.vectors == 0 || (arrays.bits != nullptr && count % 8 != 0) || !are_aligned(typed) ||
         !are_aligned(typed.weight, typed.bias)) {
       return false;
@@ -433,7 +433,7 @@ bool rows_backward(DType dtype, const NormProblem& problem, const NormPointers& 
     constexpr int kWidth = kVectorOf<S>;
     const int64_t count = problem.shape.reduce_inner;
     const RowPlan plan = plan_rows(count / kWidth, kWidth, kBackwardLimits);
-    const NormArrays<S> typed(problem, arrays);
+    const BackwardArrays<S> typed(problem, arrays);
     if (count % kWidth != 0 || plan.vectors == 0 || !are_aligned(typed) || !are_aligned(typed.weight, typed.bias)) {
       return false;
     }

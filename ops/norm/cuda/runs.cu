@@ -129,7 +129,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const 
 }
 
 template <class S, int width, bool shared>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, NormArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   const int rank = lane() & (plan.lanes - 1);
   for_each_run(plan, [&](int64_t run, bool there) {
@@ -162,7 +162,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, 
 
 /// Loads the constants of a run, once for each element of a vector.
 template <class S, int width, class T = compute_t<S>>
-NORMA_DEVICE void run_constants(const RunPlan& plan, const NormArrays<S>& arrays, const Place& place,
+NORMA_DEVICE void run_constants(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
                                 ColumnConstants<T> (&constants)[width]) {
   const int64_t set = place.set(plan.of_runs.shape);
   const int64_t weight = plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : 0;
@@ -177,7 +177,8 @@ NORMA_DEVICE void run_constants(const RunPlan& plan, const NormArrays<S>& arrays
 
 /// Writes the sum of dz to sums[2 · run], and that of dz · xhat to sums[2 · run + 1].
 template <class S, int width, bool shared>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_run_gradients(RunPlan plan, NormArrays<S> arrays, double* sums) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
+    add_run_gradients(RunPlan plan, BackwardArrays<S> arrays, double* sums) {
   using T = compute_t<S>;
   const LaneTeam team(plan.lanes);
   for_each_run(plan, [&](int64_t run, bool there) {
@@ -211,7 +212,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_run_gradients(RunPlan pla
 
 /// Writes dx and dresidual of a run.
 template <class S, int width, bool shared, class T = compute_t<S>>
-NORMA_DEVICE void write_run(const RunPlan& plan, const NormArrays<S>& arrays, const Place& place,
+NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
                             const InputGradient<T>& gradient) {
   const bool fixed = plan.of_runs.fixed_stats;
   const int64_t set = place.set(plan.of_runs.shape);
@@ -246,7 +247,7 @@ NORMA_DEVICE void write_run(const RunPlan& plan, const NormArrays<S>& arrays, co
 /// Writes dx and dresidual. gradients: of each set, or null where dx does not need them.
 template <class S, int width, bool shared, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
-    write_run_gradients(RunPlan plan, NormArrays<S> arrays, const InputGradient<T>* gradients) {
+    write_run_gradients(RunPlan plan, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
   for_each_run(plan, [&](int64_t run, bool there) {
     if (there) {
       const Place place = place_of(plan.of_runs.shape, run);
@@ -260,7 +261,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
 /// by itself, and one of them writes dweight and dbias. That saves a launch. Each set has `pieces` blocks.
 template <class S, int width, bool shared_vectors, class T = compute_t<S>>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
-    write_set_gradients(NormProblem problem, RunPlan plan, NormArrays<S> arrays, int pieces, const double* sums) {
+    write_set_gradients(NormProblem problem, RunPlan plan, BackwardArrays<S> arrays, int pieces, const double* sums) {
   const int64_t set = block() / pieces;
   const int piece = static_cast<int>(block() - set * pieces);
   const int warp = thread() / kWarp;
@@ -348,7 +349,7 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormPointers& a
     using S = decltype(s);
     using T = compute_t<S>;
     const Stream stream = current_stream();
-    const NormArrays<S> typed(problem, arrays);
+    const ForwardArrays<S> typed(problem, arrays);
     const bool aligned = are_aligned(typed);
     if (arrays.bits != nullptr && !aligned) {  // lanes put bytes of bits together from vectors
       return false;
@@ -380,7 +381,7 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormPointers& 
     using S = decltype(s);
     using T = compute_t<S>;
     const Stream stream = current_stream();
-    const NormArrays<S> typed(problem, arrays);
+    const BackwardArrays<S> typed(problem, arrays);
     const bool weights_wanted = arrays.dweight != nullptr || arrays.dbias != nullptr;
     const bool sets_wanted = arrays.dx != nullptr && !problem.fixed_stats;
     const bool writes = arrays.dx != nullptr || arrays.dresidual != nullptr;
