@@ -83,21 +83,30 @@ Recipe recipe_from_toml(const std::string& text, const std::filesystem::path& fo
   return recipe;
 }
 
-/// The options of a recipe as a table in Markdown.
+/// The options of a recipe, with their defaults, as a table in Markdown: a row for each heading of --help.
 std::string markdown_table() {
-  std::string text = "| option | default | does | takes | on resuming |\n|---|---|---|---|---|\n";
+  struct Row {
+    std::string heading;
+    std::vector<std::string> staying;
+    std::vector<std::string> changing;
+  };
+  std::vector<Row> rows;
   for (const RecipeOption& option : recipe_options()) {
-    const std::string letter = option.letter == 0 ? "" : fmt::format("`-{}`, ", option.letter);
-    const std::string names = option.is_switch() ? fmt::format("`--[no-]{}`", option.name)
-                                                 : fmt::format("{}`--{} {}`", letter, option.name, option.value_name);
-    const std::string otherwise = option.is_switch()
-                                      ? (option.items({}) == std::vector<std::string>{"true"} ? "on" : "off")
-                                      : option.default_text({});
-    const std::string resuming = option.on_resume == OnResume::another_run ? "stays"
-                                 : option.on_resume == OnResume::always    ? "may change, also at the end"
-                                                                           : "may change";
-    text += fmt::format("| {} | {} | {} | {} | {} |\n", names, otherwise, option.help_text(),
-                        option.is_switch() ? "" : option.expected, resuming);
+    auto row = std::ranges::find(rows, option.heading, &Row::heading);
+    if (row == rows.end()) {
+      row = rows.insert(rows.end(), Row{.heading = option.heading, .staying = {}, .changing = {}});
+    }
+    const std::string name =
+        option.is_switch() ? fmt::format("`--[no-]{}`", option.name) : fmt::format("`--{}`", option.name);
+    const bool is_on = option.is_switch() && option.items({}) == std::vector<std::string>{"true"};
+    const std::string otherwise = option.is_switch() ? (is_on ? "on" : "off") : option.default_text({});
+    const char* const stress = option.on_resume == OnResume::always ? "**" : "";
+    std::vector<std::string>& cell = option.on_resume == OnResume::another_run ? row->staying : row->changing;
+    cell.push_back(fmt::format("{0}{1}{0} ({2})", stress, name, otherwise));
+  }
+  std::string text = "| | stays | may change |\n|---|---|---|\n";
+  for (const Row& row : rows) {
+    text += fmt::format("| {} | {} | {} |\n", row.heading, fmt::join(row.staying, ", "), fmt::join(row.changing, ", "));
   }
   return text;
 }
