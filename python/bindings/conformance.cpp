@@ -3,6 +3,7 @@
 #include "core/factory.h"
 #include "lab/audit/cases.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -56,6 +57,38 @@ class ConformanceCase {
     return in_float64(dx, inputs_.x.sizes());
   }
 
+  /// The names of faults in the formula that this output is like: at a twentieth of the distance that it has from the
+  /// truth.
+  [[nodiscard]] std::vector<std::string> like_other_formula(const Tensor& output) const {
+    NormReferenceInputs sample = inputs_;
+    sample.spec.correction = 1 - sample.spec.correction;
+    NormReferenceInputs outside = inputs_;
+    const NormReference& right = truth_->reference();
+    for (size_t set = 0; set < static_cast<size_t>(right.sets().sets()); ++set) {
+      outside.fixed_mean.push_back(right.mean(set));
+      outside.fixed_rstd.push_back(1 / (std::sqrt(right.var(set)) + static_cast<long double>(outside.spec.eps)));
+    }
+    const std::vector<double> found = output.to_vector<double>();
+    const auto distance_from = [&](const NormReference& formula) {
+      const std::vector<double> y = formula.all(&NormReference::y);
+      double far = 0;
+      for (size_t i = 0; i < y.size(); ++i) {
+        const double distance = std::abs(y[i] - found[i]);
+        far = std::isnan(distance) ? std::numeric_limits<double>::infinity() : std::max(far, distance);
+      }
+      return far;
+    };
+    const double far = distance_from(right);
+    std::vector<std::string> names;
+    if (distance_from(NormReference(sample)) < far / 20) {
+      names.emplace_back("the variance is that over n - 1");
+    }
+    if (distance_from(NormReference(outside)) < far / 20) {
+      names.emplace_back("eps stands outside the root");
+    }
+    return names;
+  }
+
   /// The worst error of each result, in the units of lab/audit/accuracy.h; infinite where a number is not finite and
   /// should be.
   [[nodiscard]] std::map<std::string, double> errors(const Tensor& output, const Tensor& dx, const Tensor& dweight,
@@ -89,15 +122,44 @@ class ConformanceCase {
   std::shared_ptr<lab::audit::NormTruth> truth_;
 };
 
-std::vector<ConformanceCase> cases_of(const std::string& norm_name, DType dtype) {
-  const lab::audit::Norm& norm = lab::audit::norm_called(norm_name);
+std::vector<ConformanceCase> cases_of(const std::string& norm_name, DType dtype, const std::vector<std::string>& names,
+                                      int64_t groups) {
+  const bool rows = norm_name == "rms";  // rms2d of (N, C)
+  lab::audit::Norm norm = lab::audit::norm_called(rows ? "rms2d" : norm_name);
+  if (rows) {
+    norm.sizes = {45, 1100};
+    norm.one_each = {9, 1};
+  }
+  if (norm_name == "group") {
+    check(groups > 0, "conformance", "num_groups: expected a positive number, got {}", groups);
+    const int64_t groups_before = norm.spec(norm.sizes.size()).groups;
+    norm.sizes[1] = norm.sizes[1] / groups_before * groups;
+    (*norm.one_each)[1] = groups;
+    norm.spec = [spec = norm.spec, groups](int64_t rank) {
+      NormSpec result = spec(rank);
+      result.groups = groups;
+      return result;
+    };
+  }
+  for (const std::string& name : names) {
+    lab::audit::case_called(name);
+  }
   std::vector<ConformanceCase> cases;
   for (const lab::audit::Case& one : lab::audit::all_cases()) {
-    if (why_not_taken(one, norm).empty() && why_not_held(one, dtype).empty()) {
+    if (why_not_taken(one, norm).empty() && why_not_held(one, dtype).empty() &&
+        (names.empty() || std::ranges::find(names, one.name) != names.end())) {
       cases.emplace_back(one, norm, dtype);
     }
   }
   return cases;
+}
+
+std::vector<std::pair<std::string, std::string>> case_descriptions() {
+  std::vector<std::pair<std::string, std::string>> result;
+  for (const lab::audit::Case& one : lab::audit::all_cases()) {
+    result.emplace_back(one.name, one.description);
+  }
+  return result;
 }
 
 }  // namespace
@@ -114,10 +176,13 @@ void add_conformance(nb::module_& m) {
       .def_prop_ro("dy", [](const ConformanceCase& self) { return self.inputs().dy; })
       .def("expected", &ConformanceCase::expected, "The right output, dx, dweight and dbias, in float64.")
       .def("dx_of_fixed_statistics", &ConformanceCase::dx_of_fixed_statistics)
+      .def("like_other_formula", &ConformanceCase::like_other_formula, nb::arg("output"))
       .def("errors", &ConformanceCase::errors, nb::arg("output"), nb::arg("dx"), nb::arg("dweight"),
            nb::arg("dbias") = nb::none(),
            "The worst error of each result, relative to what rounding is relative to (lab/audit/accuracy.h).");
-  m.def("_conformance_cases", &cases_of, nb::arg("norm"), nb::arg("dtype"), Released());
+  m.def("_conformance_cases", &cases_of, nb::arg("norm"), nb::arg("dtype"), nb::arg("cases"), nb::arg("num_groups"),
+        Released());
+  m.def("_conformance_case_names", &case_descriptions);
 }
 
 }  // namespace norma::python
