@@ -261,9 +261,9 @@ int run_alone_or_together(State& state) {
     return interrupted_code();
   }
   if (result.best) {
-    train::say("best: test accuracy {:.2f} %, after step {} in epoch {}: {}\n", 100 * result.best->metric,
-               result.best->step, result.best->epoch,
-               (trainer.checkpoint_file().parent_path() / train::kBestName).string());
+    train::say("best: test accuracy {:.2f} %{}, after step {} in epoch {}: {}\n", 100 * result.best->metric,
+               result.ema_test.complete ? " with averaged weights (eval --use-ema)" : "", result.best->step,
+               result.best->epoch, (trainer.checkpoint_file().parent_path() / train::kBestName).string());
   }
   const std::string averaged = result.ema_test.complete
                                    ? fmt::format("with averaged weights {:.2f} %, {:.4f}; ",
