@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/options.h"
+#include "cli/plugins.h"
 #include "cli/processes.h"
 #include "cli/run_files.h"
 #include "core/autocast.h"
@@ -173,6 +174,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
+  check_norm_is_loaded("train", before.norm, plugins_of(checkpoint, file), "resume", given);
   const train::Recipe recipe = state.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
@@ -245,6 +247,9 @@ int run_alone_or_together(State& state) {
     if (recorder && !recorder->result().losses.empty()) {  // a run that was already complete has none to add
       folder->check_in_place();
       train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
+      for (const std::string& text : lab::missing_dynamics(recorder->result(), dynamics)) {
+        train::warn("train", "{}", text);
+      }
     }
   };
   train::TrainResult result;

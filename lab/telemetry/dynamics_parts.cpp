@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace norma::lab {
 
@@ -58,6 +59,29 @@ std::string to_string(const DynamicsParts& parts) {
     }
   }
   return fmt::format("{}", fmt::join(names, ","));
+}
+
+std::vector<std::string> missing_dynamics(const Telemetry& telemetry, const DynamicsParts& parts) {
+  bool any = false;
+  bool has_rates = false;
+  bool has_saturation = false;
+  for (const HealthSample& sample : telemetry.health) {
+    any = any || sample.dynamics;
+    for (const LayerDynamics& layer : sample.dynamics.value_or(DynamicsSample{}).layers) {
+      has_rates = has_rates || !std::isnan(layer.effective_lr);
+      has_saturation = has_saturation || !std::isnan(layer.saturation);
+    }
+  }
+  std::vector<std::string> texts;
+  if (any && parts.weights && !has_rates) {
+    texts.emplace_back(
+        "no effective learning rates: no norm says that it takes the scale of its input away "
+        "(invariance())");
+  }
+  if (any && parts.saturation && !has_saturation) {
+    texts.emplace_back("no saturation: no norm says that it is bounded (bend())");
+  }
+  return texts;
 }
 
 }  // namespace norma::lab

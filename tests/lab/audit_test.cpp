@@ -293,6 +293,10 @@ TEST_CASE("audit: names that are unknown or come twice") {
                        "audit: dtypes: unknown dtype 'float23'; did you mean 'float32'?", Error);
   CHECK_THROWS_WITH_AS(check_options({.cases = {"offset_1e5"}}),
                        "audit: cases: unknown case 'offset_1e5'; did you mean 'offset_1e2'?", Error);
+  CHECK_THROWS_WITH_AS(check_options({.norms = {"sync_batch"}}),
+                       "audit: norms: sync_batch has no definition in plain loops; check-norm --norms sync_batch "
+                       "compares it with its own float64",
+                       Error);
 }
 
 TEST_CASE("audit: the report holds every measurement, timing and omission") {

@@ -56,6 +56,16 @@ def test_training_lowers_the_loss(make) -> None:  # type: ignore[no-untyped-def]
     assert losses[-1] < 0.9 * losses[0] and optimizer.steps == 30
 
 
+def test_a_parameter_is_a_tensor_for_optimizers_and_in_formulas() -> None:
+    weight = nn.Parameter(norma.ones([4, 4]))
+    frozen = nn.Parameter(norma.ones([4]), requires_grad=False)
+    assert weight.requires_grad and weight.is_leaf and not frozen.requires_grad
+    optimizer = optim.Muon([weight], lr=0.1)
+    (weight * weight).sum().backward()
+    optimizer.step()
+    assert weight.abs().sum().item() < 16
+
+
 def test_networks_of_the_catalogue_take_any_norm() -> None:
     assert "resnet18" in norma.models.model_names()
     net = norma.models.create_model("resnet18", num_classes=5, norm="layer2d", seed=1)
