@@ -152,32 +152,39 @@ def _call_of(function: Call, norm: str, name: str, case: Any) -> Call:
 def _findings(case: Any, output: norma.Tensor, gradients: list[Any], errors: dict[str, float]) -> list[str]:
     """What is wrong, by name where the name is known."""
     expected = case.expected()
-    found = dict(zip(["dx", "dweight", "dbias"], gradients, strict=True))
+    found = dict(zip(RESULTS, [output, *gradients], strict=True))
+    if all(found[name] is not None and errors[name] <= LIMIT for name in expected):
+        return []
+    faulty = case.faulty()
+
+    def distance(value: norma.Tensor, truth: norma.Tensor) -> float:
+        return (value.to(norma.float64) - truth).abs().max().item()
+
+    def is_like(name: str, truth: norma.Tensor) -> bool:
+        return distance(found[name], truth) <= 1e-3 * max(truth.abs().max().item(), 1e-300)
+
     texts = []
     for name in [r for r in RESULTS if r in expected]:
-        if name != "output" and found[name] is None:
+        if found[name] is None:
             texts.append(f"{name} is missing")
             continue
         if errors[name] <= LIMIT:
             continue
-        texts.append(f"{name} is off by {errors[name]:.3g} steps")
+        other = {"dweight": "dbias", "dbias": "dweight"}.get(name, "")
         if name == "output":
-            texts += case.like_other_formula(output)
-            continue
-
-        def is_like(truth: norma.Tensor, value: norma.Tensor = found[name]) -> bool:
-            difference = (value.to(norma.float64) - truth).abs().max().item()
-            return difference <= 1e-3 * max(truth.abs().max().item(), 1e-300)
-
-        others = {"dweight": "dbias", "dbias": "dweight"}
-        if name in others and others[name] in expected and is_like(expected[others[name]]):
-            texts[-1] = f"{name} is what {others[name]} should be"
-        elif is_like(expected[name] * -1):
-            texts[-1] = f"{name} has the wrong sign"
+            far = distance(output, expected[name]) / 20
+            texts += [f"{name} is off by {errors[name]:.3g} steps"] + [
+                text.removeprefix("output: ") for text, y in faulty.items() if text != "dx" and distance(output, y) < far]
+        elif other in expected and is_like(name, expected[other]):
+            texts.append(f"{name} is what {other} should be")
+        elif is_like(name, expected[name] * -1):
+            texts.append(f"{name} has the wrong sign")
         elif found[name].abs().max().item() == 0:
-            texts[-1] = f"{name} is 0 everywhere"
-        elif name == "dx" and is_like(case.dx_of_fixed_statistics()):
-            texts[-1] = "dx lacks the terms of the mean and the variance"
+            texts.append(f"{name} is 0 everywhere")
+        elif name == "dx" and is_like(name, faulty[name]):
+            texts.append("dx lacks the terms of the mean and the variance")
+        else:
+            texts.append(f"{name} is off by {errors[name]:.3g} steps")
     return texts
 
 
