@@ -90,7 +90,7 @@ void set_running_statistics(Module& model, Module& norm, const ImageBatches& bat
   }
   ChannelMoments moments;
   run_up_to(model, norm, batches, [&](const Tensor& x) { moments.add(x); });
-  write(moments.unbiased_var(), var);
+  write(moments.var(/* correction= */ 1), var);
   if (mean.defined()) {
     write(moments.mean(), mean);
   }
