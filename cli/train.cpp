@@ -221,6 +221,10 @@ int run_alone_or_together(State& state) {
   if (!trainer.images_change().empty()) {
     train::say("changed on resuming: {}\n", trainer.images_change());
   }
+  if (!trainer.rate_jump().empty()) {
+    train::warn("train", "the learning rate jumps at step {}: {}, since the schedule is another, or has another end",
+                trainer.step(), trainer.rate_jump());
+  }
   if (state.dry_run) {
     print_precision_note(trainer.precision());
     train::say("{}", dry_run_text(trainer, train::to_toml(trainer.recipe())));
