@@ -62,23 +62,24 @@ std::string to_string(const DynamicsParts& parts) {
 }
 
 std::vector<std::string> missing_dynamics(const Telemetry& telemetry, const DynamicsParts& parts) {
-  bool any = false;
-  bool has_rates = false;
-  bool has_saturation = false;
-  for (const HealthSample& sample : telemetry.health) {
-    any = any || sample.dynamics;
-    for (const LayerDynamics& layer : sample.dynamics.value_or(DynamicsSample{}).layers) {
-      has_rates = has_rates || !std::isnan(layer.effective_lr);
-      has_saturation = has_saturation || !std::isnan(layer.saturation);
+  const auto is_missing = [&](double LayerDynamics::*figure) {
+    bool any = false;
+    for (const HealthSample& sample : telemetry.health) {
+      any = any || sample.dynamics;
+      for (const LayerDynamics& layer : sample.dynamics.value_or(DynamicsSample{}).layers) {
+        if (!std::isnan(layer.*figure)) {
+          return false;
+        }
+      }
     }
-  }
+    return any;
+  };
   std::vector<std::string> texts;
-  if (any && parts.weights && !has_rates) {
+  if (parts.weights && is_missing(&LayerDynamics::effective_lr)) {
     texts.emplace_back(
-        "no effective learning rates: no norm says that it takes the scale of its input away "
-        "(invariance())");
+        "no effective learning rates: no norm says that it takes the scale of its input away (invariance())");
   }
-  if (any && parts.saturation && !has_saturation) {
+  if (parts.saturation && is_missing(&LayerDynamics::saturation)) {
     texts.emplace_back("no saturation: no norm says that it is bounded (bend())");
   }
   return texts;
