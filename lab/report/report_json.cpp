@@ -190,7 +190,7 @@ Json tuning_to_json(const Tuning& tuning) {
   Json json = settings_to_json(tuning.settings);
   json["trials"] = list_of(tuning.trials, [](const Trial& trial) {
     Json one = {{"lr", trial.lr}};
-    trial.loss ? one["loss"] = *trial.loss : one["reason"] = trial.reason;
+    one[trial.loss ? "loss" : "reason"] = trial.loss ? Json(*trial.loss) : Json(trial.reason);
     return one;
   });
   return json;
