@@ -6,6 +6,7 @@
 #include "data/safetensors.h"
 #include "train/checkpoint.h"
 #include "train/output.h"
+#include "train/training_state.h"
 
 #include <fmt/format.h>
 
@@ -28,6 +29,12 @@ struct State {
   int64_t best = 0;  ///< 0: average the given files
   bool use_ema = false;
 };
+
+/// Whether a checkpoint's accuracy is that of averaged weights.
+bool ranks_averages(const std::filesystem::path& file) {
+  const train::Checkpoint head = train::load_checkpoint_metadata(file);
+  return head.options.contains(train::kRecipeKey) && train::recipe_of(head).model_ema;
+}
 
 /// The files of the inputs, each once.
 std::vector<std::filesystem::path> files_of(const State& state) {
@@ -61,14 +68,16 @@ int run(const State& state) {
   check(!train::path_exists("average", output), "average", "--output: expected a name that is not taken, got '{}'",
         state.output);
   const std::vector<std::filesystem::path> files = files_of(state);
+  const bool ema = state.use_ema || (state.best > 0 && ranks_averages(files.front()));
   const train::Checkpoint average =
-      train::average_checkpoints(files, state.use_ema ? train::Weights::ema : train::Weights::model);
+      train::average_checkpoints(files, ema ? train::Weights::ema : train::Weights::model);
   if (average.step < 0) {
     data::save_safetensors(output, average.model, average.options);
   } else {
     train::save_checkpoint(output, average);
   }
-  train::say("the average of {} checkpoint{}: {}\n", files.size(), files.size() == 1 ? "" : "s", state.output);
+  train::say("the average of {}{} checkpoint{}: {}\n", ema ? "the averaged weights (--model-ema) of " : "",
+             files.size(), files.size() == 1 ? "" : "s", state.output);
   return kSuccess;
 }
 
@@ -85,7 +94,9 @@ Command add_average(CLI::App& program) {
   add_words(app, "CHECKPOINT", state->inputs, "checkpoints, or with --best the folder of a run");
   add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
   add_value<int64_t>(
-      app, "--best", kBest, [s = state.get()](int64_t n) { s->best = n; }, "take the N with the highest test accuracy")
+      app, "--best", kBest, [s = state.get()](int64_t n) { s->best = n; },
+      "take the N with the highest test accuracy, of a run with --model-ema their averaged weights, whose accuracy it "
+      "is")
       .type_name("N")
       .default_str("all that are given");
   add_switch(app, "--use-ema", state->use_ema, "of the averaged weights of 'norma train --model-ema'");

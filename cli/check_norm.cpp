@@ -58,7 +58,7 @@ Command add_check_norm(CLI::App& program) {
       "  norma check-norm --norms batch,group:8\n"
       "  norma check-norm --norms my --plugin ./libmy_norm.so\n"
       "  norma check-norm --norms my --like group:1 --plugin ./libmy_norm.so\n"
-      "Small inputs (N, 8, H, W): sizes, memory formats, dtypes, gradients by finite differences, hidden copies, "
+      "Small inputs (N, C, H, W): sizes, memory formats, dtypes, gradients by finite differences, hidden copies, "
       "exactness,\n"
       "repeatability, saving; two steps in resnet18 and convnext_atto; speed beside a copy. The exit code is 1 where\n"
       "something failed. docs/plugins.md shows how to write a norm.");

@@ -132,7 +132,7 @@ bool any_given(const std::vector<Option>& options) {
 /// is not there, and for another device or number of processes.
 void take_environment(const State& state, const lab::Comparison& comparison) {
   for (const lab::Cell& cell : comparison.cells) {
-    check_norm_is_loaded("resume", cell.norm, comparison.environment.plugins);
+    check_norm_is_loaded("compare", cell.norm, comparison.environment.plugins, "resume", state.resume);
   }
   check_same_device(comparison);
   check_same_processes(comparison, state.group->size());

@@ -211,7 +211,9 @@ int run(const State& state) {
   const std::filesystem::path file = checkpoint_file("eval", given);
   const Trained trained = trained_in(file, "eval", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
-  check_norm_is_loaded("eval", recipe.norm, trained.plugins);
+  if (recipe.norm == trained.recipe.norm) {
+    check_norm_is_loaded("eval", recipe.norm, trained.plugins, "checkpoint", given);
+  }
   train::check_data_dir("eval", trained.recipe, recipe);
   train::check_recipe(recipe);
   const auto dataset = train::make_dataset(recipe, data::Split::test);

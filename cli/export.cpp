@@ -142,7 +142,7 @@ int run(const State& state) {
   const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
-  check_norm_is_loaded("export", recipe.norm, trained.plugins);
+  check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
   Generator generator(0);
   const int64_t size = recipe.image_size;
   ExportedNetwork network{.recipe = recipe,

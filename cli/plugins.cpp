@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/quoting.h"
+#include "data/json.h"
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"
 #include "train/checkpoint.h"
@@ -171,7 +172,8 @@ std::string recorded_word(const nn::PluginRecord& plugin) {
   return plugin.file + std::string(kHashMark) + plugin.sha256;
 }
 
-void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins) {
+void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins,
+                          const std::string& option, const std::filesystem::path& path) {
   const std::string name = norm.substr(0, norm.find_first_of(":["));
   const std::vector<std::string> known = nn::norm_names();
   if (std::ranges::find(known, name) != known.end()) {
@@ -182,6 +184,10 @@ void check_norm_is_loaded(std::string_view op, const std::string& norm, const st
   });
   check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add{}", excerpt(name),
         plugin_words(plugins));
+  check(norm.empty(), op,
+        "norm '{}' is none of Norma's, and of no plug-in of the run: a program has registered it. In Python, where it "
+        "is registered: norma.run(\"{}\", {}={})",
+        excerpt(name), op, option, data::json_text(nlohmann::json(path.string())));
 }
 
 void load_plugins(const std::vector<std::string>& words) {

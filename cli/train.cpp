@@ -1,6 +1,7 @@
 #include "cli/command.h"
 #include "cli/dry_run.h"
 #include "cli/options.h"
+#include "cli/plugins.h"
 #include "cli/processes.h"
 #include "cli/run_files.h"
 #include "core/autocast.h"
@@ -173,6 +174,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
+  check_norm_is_loaded("train", before.norm, plugins_of(checkpoint, file), "resume", given);
   const train::Recipe recipe = state.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
@@ -219,6 +221,10 @@ int run_alone_or_together(State& state) {
   if (!trainer.images_change().empty()) {
     train::say("changed on resuming: {}\n", trainer.images_change());
   }
+  if (!trainer.rate_jump().empty()) {
+    train::warn("train", "the learning rate jumps at step {}: {}, since the schedule is another, or has another end",
+                trainer.step(), trainer.rate_jump());
+  }
   if (state.dry_run) {
     print_precision_note(trainer.precision());
     train::say("{}", dry_run_text(trainer, train::to_toml(trainer.recipe())));
@@ -245,6 +251,9 @@ int run_alone_or_together(State& state) {
     if (recorder && !recorder->result().losses.empty()) {  // a run that was already complete has none to add
       folder->check_in_place();
       train::write_text_file("train", record, lab::telemetry_text(recorder->result()));
+      for (const std::string& text : lab::missing_dynamics(recorder->result(), dynamics)) {
+        train::warn("train", "{}", text);
+      }
     }
   };
   train::TrainResult result;
@@ -261,9 +270,9 @@ int run_alone_or_together(State& state) {
     return interrupted_code();
   }
   if (result.best) {
-    train::say("best: test accuracy {:.2f} %, after step {} in epoch {}: {}\n", 100 * result.best->metric,
-               result.best->step, result.best->epoch,
-               (trainer.checkpoint_file().parent_path() / train::kBestName).string());
+    train::say("best: test accuracy {:.2f} %{}, after step {} in epoch {}: {}\n", 100 * result.best->metric,
+               result.ema_test.complete ? " with averaged weights (eval --use-ema)" : "", result.best->step,
+               result.best->epoch, (trainer.checkpoint_file().parent_path() / train::kBestName).string());
   }
   const std::string averaged = result.ema_test.complete
                                    ? fmt::format("with averaged weights {:.2f} %, {:.4f}; ",

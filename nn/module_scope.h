@@ -19,8 +19,8 @@ class ModuleObserver {
 
   /// Called before the forward pass of a module.
   virtual void enter(const Module& module) = 0;
-  /// Called after it. `output` includes an activation or a residual that the same op has added. It is undefined if the
-  /// pass threw; the function must not throw then.
+  /// Called after it. `output` includes an activation or a residual that forward_act() has added. It is undefined if
+  /// the pass threw; the function must not throw then.
   virtual void leave(const Module& module, const Tensor& input, const Tensor& output) = 0;
 
  private:

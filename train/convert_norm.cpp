@@ -127,8 +127,8 @@ std::string ConvertedNetwork::text(const Recipe& recipe) const {
       "{:<{}}      mean deviation    output",
       kOp, from, to, recipe.convert_norm, images, "layer", width);
   for (const nn::NormMatch& layer : layers) {
-    text += fmt::format("\n{:<{}} {:>9.2g} {:>9.2g} {:>9.2g}", layer.path, width, layer.mean, layer.deviation,
-                        layer.output);
+    text += fmt::format("\n{:<{}} {:>9.2g} {:>9.2g} {:>9.2g}{}", layer.path, width, layer.mean, layer.deviation,
+                        layer.output, layer.is_constant ? "  (absolute: the old output is constant)" : "");
   }
   return text;
 }

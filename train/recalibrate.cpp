@@ -2,68 +2,66 @@
 
 #include "core/copy.h"
 #include "core/tape.h"
+#include "nn/hooks.h"
 #include "nn/module.h"
 #include "nn/norm/batch_norm.h"
+#include "nn/norm/changed_norms.h"
 #include "ops/shape/copy.h"
 
 #include <memory>
-#include <optional>
+#include <utility>
 #include <vector>
 
 namespace norma::train {
 
 namespace {
 
-/// Puts a batch norm into training with the average of all batches as momentum, and back. Its old statistics return
-/// unless keep() is called; the number of batches, which a schedule of batch renorm follows, returns in any case. Batch
-/// renorm would correct towards the statistics just reset, so it gets the bounds of a batch norm meanwhile.
-class Averaging {
+/// Puts a batch norm into training, and collects mean and variance of its inputs. At the end its buffers return: those
+/// before, or after keep() the new statistics. The number of batches, which a schedule of batch renorm follows, is that
+/// before in any case. Batch renorm would correct towards other statistics, so it gets the bounds of a batch norm.
+class Population {
  public:
-  explicit Averaging(nn::BatchNorm& norm)
-      : norm_(norm), momentum_(norm.options().momentum), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
+  explicit Population(nn::BatchNorm& norm) : norm_(norm), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
     for (const auto& [name, buffer] : norm.named_buffers()) {
-      before_.push_back({buffer, copy_of(buffer), name == "num_batches_tracked"});
+      returning_.emplace_back(buffer, copy_of(buffer));
     }
     if (renorm_ != nullptr) {
       r_max_ = renorm_->r_max();
       d_max_ = renorm_->d_max();
       renorm_->set_bounds(/* r_max= */ 1, /* d_max= */ 0);
     }
-    norm_.reset_running_stats();
-    norm_.set_momentum(std::nullopt);
     norm_.train();
+    hooks_.add(norm, [this](const nn::Module&, const Tensor& x, const Tensor&) { moments_.add(x); });
   }
-  ~Averaging() {
-    for (const Buffer& buffer : before_) {
-      if (buffer.is_count || !keep_) {
-        copy_into(buffer.values, buffer.tensor);
-      }
+  ~Population() {
+    for (const auto& [buffer, values] : returning_) {
+      copy_into(values, buffer);
     }
-    norm_.set_momentum(momentum_);
     if (renorm_ != nullptr) {
       renorm_->set_bounds(r_max_, d_max_);
     }
   }
-  Averaging(const Averaging&) = delete;
-  Averaging& operator=(const Averaging&) = delete;
+  Population(const Population&) = delete;
+  Population& operator=(const Population&) = delete;
 
-  /// Keeps the new statistics.
-  void keep() { keep_ = true; }
+  void keep() {
+    for (const auto& [buffer, values] : returning_) {
+      if (buffer.is_same(norm_.running_mean())) {
+        nn::write(moments_.mean(), values);
+      } else if (buffer.is_same(norm_.running_var())) {
+        nn::write(moments_.var(/* correction= */ norm_.options().biased_running_var ? 0 : 1), values);
+      }
+    }
+  }
 
  private:
-  struct Buffer {
-    Tensor tensor;
-    Tensor values;  ///< before
-    bool is_count;
-  };
-
   nn::BatchNorm& norm_;
-  std::optional<double> momentum_;
   nn::BatchRenorm2d* renorm_;  ///< the same norm, if it is one
   double r_max_ = 1;
   double d_max_ = 0;
-  std::vector<Buffer> before_;
-  bool keep_ = false;
+  std::vector<std::pair<Tensor, Tensor>> returning_;  ///< buffers, and the values that they get at the end
+  nn::ChannelMoments moments_;
+  nn::Hooks hooks_;
 };
 
 /// The batch norms of a model, as constant as the model. Throws Error if there are none.
@@ -98,9 +96,9 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
   const nn::Modes modes(model);
   model.eval();
-  std::vector<std::unique_ptr<Averaging>> norms;
+  std::vector<std::unique_ptr<Population>> norms;
   for (nn::BatchNorm* norm : norms_to_recalibrate<nn::BatchNorm>(model)) {
-    norms.push_back(std::make_unique<Averaging>(*norm));
+    norms.push_back(std::make_unique<Population>(*norm));
   }
   const Device device = model.device();
   const Tensors parameters = model.parameters();

@@ -271,6 +271,9 @@ Trainer::Trainer(Recipe recipe, TrainerOptions options, bool resumed)
 Trainer::Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint)
     : Trainer(std::move(recipe), std::move(options), /* resumed= */ true) {
   images_change_ = state_.resume(checkpoint);
+  if (checkpoint.options.contains(kRecipeKey) && state_.step < state_.total_steps()) {
+    rate_jump_ = state_.rate_jump(recipe_of(checkpoint));
+  }
 }
 
 std::filesystem::path Trainer::checkpoint_file() const {

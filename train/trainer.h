@@ -118,6 +118,8 @@ class Trainer {
   }
   /// "images 14 → 13" if the run goes on with another number of training images; else "".
   [[nodiscard]] const std::string& images_change() const { return images_change_; }
+  /// Of a resumed run, as TrainingState::rate_jump().
+  [[nodiscard]] const std::string& rate_jump() const { return rate_jump_; }
   /// What was and was not taken of Recipe::initial_checkpoint; "" where nothing was loaded.
   [[nodiscard]] const std::string& initial_weights() const { return state_.initial; }
   /// The learning rate of a step, from 0.
@@ -134,6 +136,7 @@ class Trainer {
   TrainerOptions options_;
   TrainingState state_;
   std::string images_change_;
+  std::string rate_jump_;
 };
 
 }  // namespace norma::train

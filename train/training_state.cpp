@@ -35,6 +35,13 @@ constexpr const char* kLossScaleKey = "grad_scaler.factor";
 constexpr const char* kLossScaleStepsKey = "grad_scaler.growth_tracker";
 constexpr const char* kOverflowsKey = "overflows";
 
+StepPlan plan_of(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set) {
+  const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
+  return {.batches_per_epoch = loader.batches_per_epoch(),
+          .total_batches = loader.num_steps(),
+          .accumulate = recipe.grad_accum_steps};
+}
+
 /// Visits the sums and counts of a run with their keys in Checkpoint::options.
 template <class State, class F>
 void visit_counts(State& state, const F& visit) {
@@ -107,10 +114,7 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   optimizer = make_optimizer(recipe, *model);
   optimizer->set_master_weights(unrounded);
   frozen = FrozenTensors(*model);
-  const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
-  plan = {.batches_per_epoch = loader.batches_per_epoch(),
-          .total_batches = loader.num_steps(),
-          .accumulate = recipe.grad_accum_steps};
+  plan = plan_of(recipe, train_set);
   if (precision.scales_gradients()) {
     scaler.emplace();
   }
@@ -206,6 +210,13 @@ std::string TrainingState::images_change(const Checkpoint& checkpoint) const {
         "begin a new run",
         images_before, train_set->info().name, folder, images, reason);
   return fmt::format("images {} → {}", images_before, images);
+}
+
+std::string TrainingState::rate_jump(const Recipe& before) const {
+  const StepPlan old = plan_of(before, train_set);
+  const int64_t in_old = std::min(step, old.total_steps() - 1);
+  const double was = base_lr(before) * make_schedules(before, old.total_steps(), old.steps_per_epoch()).lr(in_old);
+  return lr(step) > 2 * was ? fmt::format("{:.2g} → {:.2g}", was, lr(step)) : "";
 }
 
 nn::NamedTensors TrainingState::wide_state() const {

@@ -75,6 +75,9 @@ struct TrainingState {
   [[nodiscard]] int64_t images_seen() const { return plan.batches_before(step) * recipe.batch_size; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t of_step) const { return base_lr(recipe) * schedules.lr(of_step); }
+  /// "8e-09 → 0.0016" if the rate of the next step is more than twice what the schedule of `before`, as the run was
+  /// until now, has there or at its end; else "".
+  [[nodiscard]] std::string rate_jump(const Recipe& before) const;
   /// The model's state dict, with float32 values instead of 16-bit parameters: master weights, and of frozen parameters
   /// those of the start.
   [[nodiscard]] nn::NamedTensors wide_state() const;

@@ -4,6 +4,7 @@
 #include "core/nearest_name.h"
 #include "core/tape.h"
 #include "lab/audit/cases.h"
+#include "nn/norm/factory.h"
 #include "train/interrupt.h"
 
 #include <fmt/format.h>
@@ -56,7 +57,13 @@ Plan plan_of(const AuditOptions& options) {
       return plan;
     }
   }
-  plan.norms = chosen("norms", "norm", options.norms, audited_names());
+  const std::vector<std::string> known = audited_names();
+  for (const std::string& name : options.norms) {
+    check(std::ranges::count(known, name) > 0 || std::ranges::count(nn::norm_names(), name) == 0, "audit",
+          "norms: {} has no definition in plain loops; check-norm --norms {} compares it with its own float64", name,
+          name);
+  }
+  plan.norms = chosen("norms", "norm", options.norms, known);
   for (const std::string& name : chosen("statistics", "statistics", options.statistics, names_of(all_statistics()))) {
     plan.statistics.push_back(statistics_from_string(name));
   }

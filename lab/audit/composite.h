@@ -83,12 +83,12 @@ struct CompositeArguments {
 /// A norm made of more than one normalize(), and its definition in plain loops.
 struct Composite {
   std::string name;
-  Sizes sizes;                         ///< of the input
-  std::optional<Sizes> one_each = {};  ///< an input with one element in each set
-  std::string why_not_one_each = "";   ///< why there is no such input
-  bool has_statistics = true;          ///< false: `statistics` makes no difference
-  bool relative = false;               ///< outputs are as large as the input, so errors are relative to them
-  double least_dx = 0;                 ///< the smallest unit of dx, for gradients that nearly vanish
+  Sizes sizes = {5, 6, 4, 3};  ///< of the input: small and odd, since the definition runs for every number of it
+  std::optional<Sizes> one_each = {};                                 ///< an input with one element in each set
+  std::string why_not_one_each = "one element in a set is an error";  ///< why there is no such input
+  bool has_statistics = true;                                         ///< false: `statistics` makes no difference
+  bool relative = false;  ///< outputs are as large as the input, so errors are relative to them
+  double least_dx = 0;    ///< the smallest unit of dx, for gradients that nearly vanish
   std::vector<CompositeParameter> parameters = {};
   std::function<Tensor(const Tensor& x, const Tensors& parameters, Statistics statistics, double eps)> apply;
   std::function<std::vector<Dual>(const CompositeArguments& arguments)> define;

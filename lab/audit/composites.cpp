@@ -14,8 +14,6 @@ namespace {
 using Arguments = CompositeArguments;
 using Length = CompositeParameter::Length;
 
-// The sizes are small and odd, since the definition runs once for every input number.
-const Sizes kSizes = {5, 6, 4, 3};
 constexpr int64_t kSubBatch = 2;
 constexpr int64_t kGroups = 2;
 constexpr int64_t kWindow = 5;
@@ -93,18 +91,26 @@ std::vector<Dual> square_sums(const Arguments& a, const Places& places) {
   return sums;
 }
 
+/// f(i, channel of i) for each element i.
+template <class F>
+std::vector<Dual> outputs(const Arguments& a, const F& f) {
+  const Places places(a.sizes);
+  std::vector<Dual> y;
+  for (size_t i = 0; i < a.x.size(); ++i) {
+    y.push_back(f(i, places.channel(i)));
+  }
+  return y;
+}
+
 std::vector<Dual> ghost_batch(const Arguments& a) {
   const Places places(a.sizes);
   const size_t parts = (places.images + kSubBatch - 1) / kSubBatch;
   const auto set_of = [&](size_t i) { return places.image(i) / kSubBatch * places.channels + places.channel(i); };
   const Moments m = moments(a.x, parts * places.channels, set_of);
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
-    y.push_back(m.centred(a.x[i], set_of(i)) / deviation(m.variance[set_of(i)], a.eps) * a.parameters[0][c] +
-                a.parameters[1][c]);
-  }
-  return y;
+  return outputs(a, [&](size_t i, size_t c) {
+    return m.centred(a.x[i], set_of(i)) / deviation(m.variance[set_of(i)], a.eps) * a.parameters[0][c] +
+           a.parameters[1][c];
+  });
 }
 
 /// The running mean of a channel; the running variance is 1.
@@ -117,16 +123,13 @@ std::vector<Dual> batch_renorm_definition(const Arguments& a) {
   const Places places(a.sizes);
   const Moments m = moments(a.x, places.channels, [&](size_t i) { return places.channel(i); });
   const long double running = std::sqrt(1 + static_cast<long double>(a.eps));
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     const Dual s = deviation(m.variance[c], a.eps);
     const long double mean = m.mean[c].value + m.rest[c].value;
     const long double r = std::clamp<long double>(s.value / running, 1 / kRMax, kRMax);
     const long double d = std::clamp<long double>((mean - running_mean_of(c)) / running, -kDMax, kDMax);
-    y.push_back((m.centred(a.x[i], c) / s * constant(r) + constant(d)) * a.parameters[0][c] + a.parameters[1][c]);
-  }
-  return y;
+    return (m.centred(a.x[i], c) / s * constant(r) + constant(d)) * a.parameters[0][c] + a.parameters[1][c];
+  });
 }
 
 // x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias
@@ -134,14 +137,11 @@ std::vector<Dual> evonorm_b0(const Arguments& a) {
   const Places places(a.sizes);
   const Moments batch = moments(a.x, places.channels, [&](size_t i) { return places.channel(i); });
   const Moments instance = moments(a.x, places.images * places.channels, [&](size_t i) { return places.map(i); });
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     const Dual right = a.parameters[2][c] * a.x[i] + deviation(instance.variance[places.map(i)], a.eps);
     const Dual divisor = maximum(right, deviation(batch.variance[c], a.eps));
-    y.push_back(a.x[i] / divisor * a.parameters[0][c] + a.parameters[1][c]);
-  }
-  return y;
+    return a.x[i] / divisor * a.parameters[0][c] + a.parameters[1][c];
+  });
 }
 
 // x * sigmoid(v * x) / sqrt(var_group + eps) * weight + bias
@@ -150,13 +150,10 @@ std::vector<Dual> evonorm_s0(const Arguments& a) {
   const size_t per_group = std::max<size_t>(1, places.channels / kGroups);
   const auto set_of = [&](size_t i) { return places.map(i) / per_group; };
   const Moments m = moments(a.x, places.images * places.channels / per_group, set_of);
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     const Dual gate = sigmoid(a.parameters[2][c] * a.x[i]);
-    y.push_back(a.x[i] / deviation(m.variance[set_of(i)], a.eps) * gate * a.parameters[0][c] + a.parameters[1][c]);
-  }
-  return y;
+    return a.x[i] / deviation(m.variance[set_of(i)], a.eps) * gate * a.parameters[0][c] + a.parameters[1][c];
+  });
 }
 
 // max(x / sqrt(mean(x²) + eps) * weight + bias, tau)
@@ -164,13 +161,10 @@ std::vector<Dual> filter_response(const Arguments& a) {
   const Places places(a.sizes);
   const std::vector<Dual> sums = square_sums(a, places);
   const Dual share = constant(1 / static_cast<long double>(places.pixels));
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     const Dual xhat = a.x[i] / deviation(sums[places.map(i)] * share, a.eps);
-    y.push_back(maximum(xhat * a.parameters[0][c] + a.parameters[1][c], a.parameters[2][c]));
-  }
-  return y;
+    return maximum(xhat * a.parameters[0][c] + a.parameters[1][c], a.parameters[2][c]);
+  });
 }
 
 // x + weight * x * n + bias, n = g / (mean of g over the channels + eps), g = sqrt(sum of x² of the map)
@@ -185,13 +179,10 @@ std::vector<Dual> global_response(const Arguments& a) {
     means[map / places.channels] =
         means[map / places.channels] + g[map] * constant(1 / static_cast<long double>(places.channels));
   }
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     const Dual n = g[places.map(i)] / (means[places.image(i)] + constant(a.eps));
-    y.push_back(a.x[i] + a.parameters[0][c] * a.x[i] * n + a.parameters[1][c]);
-  }
-  return y;
+    return a.x[i] + a.parameters[0][c] * a.x[i] * n + a.parameters[1][c];
+  });
 }
 
 // x * (k + alpha / size * sum of x² over the window of channels) ^ -beta
@@ -199,9 +190,7 @@ std::vector<Dual> local_response(const Arguments& a) {
   const Places places(a.sizes);
   const LocalResponseNormOptions options;
   const Dual factor = constant(static_cast<long double>(options.alpha) / kWindow);
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     Dual sum;
     for (size_t from = 0; from < places.channels; ++from) {
       if (from + kWindow / 2 >= c && from <= c + (kWindow - 1) / 2) {
@@ -209,29 +198,20 @@ std::vector<Dual> local_response(const Arguments& a) {
         sum = sum + neighbour * neighbour;
       }
     }
-    y.push_back(a.x[i] * pow(constant(options.k) + factor * sum, -static_cast<long double>(options.beta)));
-  }
-  return y;
+    return a.x[i] * pow(constant(options.k) + factor * sum, -static_cast<long double>(options.beta));
+  });
 }
 
 std::vector<Dual> dynamic_tanh_definition(const Arguments& a) {
-  const Places places(a.sizes);
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
-    y.push_back(tanh(a.parameters[2][0] * a.x[i]) * a.parameters[0][c] + a.parameters[1][c]);
-  }
-  return y;
+  return outputs(a, [&](size_t i, size_t c) {
+    return tanh(a.parameters[2][0] * a.x[i]) * a.parameters[0][c] + a.parameters[1][c];
+  });
 }
 
 std::vector<Dual> dynamic_erf_definition(const Arguments& a) {
-  const Places places(a.sizes);
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
-    y.push_back(erf(a.parameters[2][0] * a.x[i] + a.parameters[3][0]) * a.parameters[0][c] + a.parameters[1][c]);
-  }
-  return y;
+  return outputs(a, [&](size_t i, size_t c) {
+    return erf(a.parameters[2][0] * a.x[i] + a.parameters[3][0]) * a.parameters[0][c] + a.parameters[1][c];
+  });
 }
 
 // (weight + tanh(sum of x * beta) * alpha) * x / sqrt(mean(x²) + eps), sums over the channels of a pixel
@@ -240,9 +220,7 @@ std::vector<Dual> seed_norm_definition(const Arguments& a) {
   const std::vector<Dual>& weight = a.parameters[0];
   const std::vector<Dual>& alpha = a.parameters[1];
   const std::vector<Dual>& beta = a.parameters[2];
-  std::vector<Dual> y;
-  for (size_t i = 0; i < a.x.size(); ++i) {
-    const size_t c = places.channel(i);
+  return outputs(a, [&](size_t i, size_t c) {
     Dual squares;
     Dual s;
     for (size_t from = 0; from < places.channels; ++from) {
@@ -251,9 +229,8 @@ std::vector<Dual> seed_norm_definition(const Arguments& a) {
       s = s + x * beta[from];
     }
     const Dual rms = sqrt(squares / constant(static_cast<long double>(places.channels)) + constant(a.eps));
-    y.push_back((weight[c] + tanh(s) * alpha[c]) * a.x[i] / rms);
-  }
-  return y;
+    return (weight[c] + tanh(s) * alpha[c]) * a.x[i] / rms;
+  });
 }
 
 // (weight - mean) / sqrt(var + eps) * gain [* gamma / sqrt(fan-in)] of each output channel
@@ -273,12 +250,9 @@ std::vector<Dual> standardized(const Arguments& a, long double gamma) {
 constexpr double kGamma = 1.7139588594436646;  // for relu
 
 std::vector<Composite> make_composites() {
-  const std::string one_is_error = "one element in a set is an error";
   constexpr CompositeParameter kGain{.length = Length::first_axis, .low = 0.5};
   return {
       {.name = "ghost_batch",
-       .sizes = kSizes,
-       .why_not_one_each = one_is_error,
        .parameters = {kWeight, kBias},
        .apply =
            [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
@@ -286,8 +260,6 @@ std::vector<Composite> make_composites() {
            },
        .define = ghost_batch},
       {.name = "batch_renorm",
-       .sizes = kSizes,
-       .why_not_one_each = one_is_error,
        .parameters = {kWeight, kBias},
        .apply =
            [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
@@ -305,14 +277,12 @@ std::vector<Composite> make_composites() {
            },
        .define = batch_renorm_definition},
       {.name = "evonorm_b0",
-       .sizes = kSizes,
        .one_each = Sizes{7, 5, 1, 1},
        .parameters = {kWeight, kBias, kWeight},
        .apply = [](const Tensor& x, const Tensors& p, Statistics statistics,
                    double eps) { return evo_norm_b0(x, {}, p[2], p[0], p[1], {.eps = eps, .statistics = statistics}); },
        .define = evonorm_b0},
       {.name = "evonorm_s0",
-       .sizes = kSizes,
        .one_each = Sizes{7, kGroups, 1, 1},
        .parameters = {kWeight, kBias, kWeight},
        .apply =
@@ -321,7 +291,6 @@ std::vector<Composite> make_composites() {
            },
        .define = evonorm_s0},
       {.name = "frn",
-       .sizes = kSizes,
        .one_each = Sizes{7, 5, 1, 1},
        .has_statistics = false,
        .parameters = {kWeight, kBias, {.length = Length::channels, .low = -0.5}},
@@ -329,7 +298,6 @@ std::vector<Composite> make_composites() {
                    double eps) { return filter_response_norm(x, p[0], p[1], p[2], {.eps = eps}); },
        .define = filter_response},
       {.name = "grn",
-       .sizes = kSizes,
        .one_each = Sizes{7, 5, 1, 1},
        .has_statistics = false,
        .relative = true,
@@ -338,14 +306,12 @@ std::vector<Composite> make_composites() {
                    double eps) { return global_response_norm(x, p[0], p[1], {.eps = eps}); },
        .define = global_response},
       {.name = "local_response",
-       .sizes = kSizes,
        .one_each = Sizes{7, 1, 2, 1},
        .has_statistics = false,
        .relative = true,
        .apply = [](const Tensor& x, const Tensors&, Statistics, double) { return local_response_norm(x, kWindow); },
        .define = local_response},
       {.name = "dyt",
-       .sizes = kSizes,
        .why_not_one_each = "it has no sets",
        .has_statistics = false,
        .least_dx = 1,
@@ -353,7 +319,6 @@ std::vector<Composite> make_composites() {
        .apply = [](const Tensor& x, const Tensors& p, Statistics, double) { return dynamic_tanh(x, p[2], p[0], p[1]); },
        .define = dynamic_tanh_definition},
       {.name = "derf",
-       .sizes = kSizes,
        .why_not_one_each = "it has no sets",
        .has_statistics = false,
        .least_dx = 1,
@@ -362,7 +327,6 @@ std::vector<Composite> make_composites() {
                    double) { return dynamic_erf(x, p[2], p[3], p[0], p[1]); },
        .define = dynamic_erf_definition},
       {.name = "seednorm",
-       .sizes = kSizes,
        .one_each = Sizes{7, 1, 2, 1},
        .has_statistics = false,
        .parameters = {kWeight, kWeight, {.length = Length::channels, .low = -0.5}},
@@ -370,15 +334,11 @@ std::vector<Composite> make_composites() {
                    double eps) { return seed_norm(x, p[0], p[1], p[2], {.eps = eps}); },
        .define = seed_norm_definition},
       {.name = "std_conv",
-       .sizes = kSizes,
-       .why_not_one_each = one_is_error,
        .parameters = {kGain},
        .apply = [](const Tensor& x, const Tensors& p, Statistics statistics,
                    double eps) { return standardize_weight(x, p[0], {.eps = eps, .statistics = statistics}); },
        .define = [](const Arguments& a) { return standardized(a, 1); }},
       {.name = "scaled_std_conv",
-       .sizes = kSizes,
-       .why_not_one_each = one_is_error,
        .parameters = {kGain},
        .apply =
            [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {

@@ -70,31 +70,23 @@ std::vector<Norm> make_norms() {
            },
        .apply = [](const Tensor& x, const Tensor& weight, const Tensor& bias, Statistics statistics,
                    double eps) { return instance_norm(x, weight, bias, {.eps = eps, .statistics = statistics}); }},
-      {.name = "rms",
-       .sizes = {45, 1100},
-       .one_each = Sizes{9, 1},
+      {.name = "rms2d",
+       .sizes = {4, 75, 14, 13},
+       .one_each = Sizes{2, 1, 3, 5},
        .has_bias = false,
        .has_statistics = false,
-       .spec =
-           [](int64_t rank) {
-             return NormSpec{.reduce = behind_first(rank), .affine = behind_first(rank), .centring = Centring::none};
-           },
+       .spec = [](int64_t) { return NormSpec{.reduce = {1}, .affine = {1}, .centring = Centring::none}; },
        .apply = [](const Tensor& x, const Tensor& weight, const Tensor&, Statistics,
-                   double eps) { return rms_norm(x, behind_first(x.sizes()), weight, {.eps = eps}); }},
-      {.name = "simple",
-       .sizes = {45, 1100},
+                   double eps) { return rms_norm_2d(x, weight, {.eps = eps}); }},
+      {.name = "simple2d",
+       .sizes = {4, 75, 14, 13},
        .has_bias = false,
        .spec =
-           [](int64_t rank) {
-             return NormSpec{.reduce = behind_first(rank),
-                             .affine = behind_first(rank),
-                             .centring = Centring::deviation,
-                             .correction = 1};
+           [](int64_t) {
+             return NormSpec{.reduce = {1}, .affine = {1}, .centring = Centring::deviation, .correction = 1};
            },
-       .apply =
-           [](const Tensor& x, const Tensor& weight, const Tensor&, Statistics statistics, double eps) {
-             return simple_norm(x, behind_first(x.sizes()), weight, {.eps = eps, .statistics = statistics});
-           }},
+       .apply = [](const Tensor& x, const Tensor& weight, const Tensor&, Statistics statistics,
+                   double eps) { return simple_norm_2d(x, weight, {.eps = eps, .statistics = statistics}); }},
   };
 }
 

@@ -70,34 +70,18 @@ std::optional<double> largest(const Audit& audit, const Filter& filter, Value va
   return result;
 }
 
-double worst_output(const Accuracy& a) {
-  return a.output.worst;
-}
-double mean_output(const Accuracy& a) {
-  return a.output.mean;
-}
-double worst_dx(const Accuracy& a) {
-  return a.dx.worst;
-}
-double worst_dweight(const Accuracy& a) {
-  return a.dweight.worst;
-}
-double worst_dbias(const Accuracy& a) {
-  return a.dbias.worst;
-}
-
 /// Adds the cells of one line: the output error in each column, the gradient errors, the number of wrong places.
 void add_errors(const Audit& audit, const Filter& filter, const std::vector<std::string>& columns, Table::Row& line) {
   const Filter listed = [&](const Measurement& m) { return filter(m) && !case_called(m.case_name).is_published(); };
   for (const std::string& column : columns) {
     const Filter here = [&](const Measurement& m) { return filter(m) && case_called(m.case_name).column == column; };
-    line.add(format_error(largest(audit, here, worst_output)));
+    line.add(format_error(largest(audit, here, [](const Accuracy& a) { return a.output.worst; })));
   }
-  line.add(format_error(largest(audit, listed, worst_dx)));
+  line.add(format_error(largest(audit, listed, [](const Accuracy& a) { return a.dx.worst; })));
   const Filter with_weight = [&](const Measurement& m) { return listed(m) && m.has_weight; };
-  line.add(format_error(largest(audit, with_weight, worst_dweight)));
+  line.add(format_error(largest(audit, with_weight, [](const Accuracy& a) { return a.dweight.worst; })));
   const Filter with_bias = [&](const Measurement& m) { return listed(m) && m.has_bias; };
-  line.add(format_error(largest(audit, with_bias, worst_dbias)));
+  line.add(format_error(largest(audit, with_bias, [](const Accuracy& a) { return a.dbias.worst; })));
   int64_t wrong = 0;
   bool any = false;
   for (const Measurement& m : audit.measurements) {
@@ -203,7 +187,7 @@ Table means(const Audit& audit, const std::vector<std::string>& columns) {
           return m.dtype == dtype && m.statistics == kind && has_statistics(m.norm) &&
                  case_called(m.case_name).column == column;
         };
-        const std::optional<double> mean = largest(audit, here, mean_output);
+        const std::optional<double> mean = largest(audit, here, [](const Accuracy& a) { return a.output.mean; });
         any = any || mean.has_value();
         line.add(format_error(mean));
       }

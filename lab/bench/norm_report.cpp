@@ -157,11 +157,13 @@ std::string to_table(const Sweep& sweep) {
 std::vector<std::string> warnings_of(const Sweep& sweep) {
   std::vector<std::string> warnings;
   const SweepRow* highest = nullptr;
+  double cached = kLarge;  // bytes of the largest input above 100 %
   int64_t above = 0;
   int64_t apart = 0;
   for (const SweepRow& row : sweep.rows) {
     if (row.share() > 1) {
       ++above;
+      cached = std::max(cached, static_cast<double>(row.x_bytes));
       highest = highest == nullptr || row.share() > highest->share() ? &row : highest;
     }
     apart += row.share_high - row.share_low > kFarApart * row.share() ? 1 : 0;
@@ -172,9 +174,9 @@ std::vector<std::string> warnings_of(const Sweep& sweep) {
   if (above > 0) {
     warnings.push_back(fmt::format(
         "{} above 100 % of a copy, up to {} % ({} {}, {} {}, {:.3g} MB): inputs that stay in the caches ask nothing of "
-        "memory, and a copy of few bytes takes as long as its call. Compare norms on inputs of 4 MB and more.",
+        "memory, and a copy of few bytes takes as long as its call. Compare norms on inputs of more than {:.3g} MB.",
         of_all(above), percent(highest->share()), highest->norm, direction(highest->backward),
-        to_string(highest->dtype), sizes_text(highest->sizes), highest->x_bytes / 1e6));
+        to_string(highest->dtype), sizes_text(highest->sizes), highest->x_bytes / 1e6, cached / 1e6));
   }
   if (apart > 0) {
     warnings.push_back(fmt::format(

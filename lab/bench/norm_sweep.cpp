@@ -11,6 +11,7 @@
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
 #include "train/interrupt.h"
+#include "train/progress.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>
@@ -189,7 +190,8 @@ Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& cop
 
 class Runner {
  public:
-  explicit Runner(const SweepOptions& options) : cases_(all_cases(options)) {
+  explicit Runner(const SweepOptions& options)
+      : cases_(all_cases(options)), patience_(options.quick ? Patience{3, 20, 0.01} : Patience{5, 100, 0.03}) {
     sweep_.options = options;
     while (!cases_.empty()) {
       const auto largest = std::max_element(
@@ -209,6 +211,10 @@ class Runner {
   Sweep run() {
     sweep_.environment = train::environment();
     const Clock::time_point start = Clock::now();
+    if (sweep_.options.log) {
+      sweep_.options.log(fmt::format("{} shapes in {}: about {}", cases_.size(), fmt::join(sweep_.options.dtypes, ", "),
+                                     train::format_duration(expected_seconds())));
+    }
     sweep_.complete = run_all();
     check(!sweep_.rows.empty() || sweep_.failed.empty(), kOp, "no shape fits into memory: {}",
           sweep_.failed.empty() ? "" : sweep_.failed.back());
@@ -235,6 +241,25 @@ class Runner {
     }
     allocator(default_device()).empty_cache();
     return false;
+  }
+
+  /// By the rate of a copy.
+  double expected_seconds() const {
+    Copy copy(int64_t{16} << 20, default_device());
+    copy.run();
+    const double rate = copy.bytes() / copy.run();
+    double seconds = 0;
+    for (const std::string& dtype : sweep_.options.dtypes) {
+      for (const Case& c : cases_) {
+        // Two copies and two steps, which read and write five tensors each, at two thirds of the rate.
+        const double bytes =
+            static_cast<double>(c.sizes.numel()) * static_cast<double>(size_of(dtype_from_string(dtype)));
+        const double round = (2 * 2 + 2 * 5 * 1.5) * bytes / rate;
+        const size_t formats = c.shape == "images" ? sweep_.options.formats.size() : 1;
+        seconds += static_cast<double>(formats * c.norms.size()) * std::max(patience_.seconds, patience_.least * round);
+      }
+    }
+    return seconds;
   }
 
   bool run_all() {
@@ -270,7 +295,6 @@ class Runner {
     const Tensor x = tensor(numbers_);
     const Tensor dy = tensor(gradients_);
     Copy copy(static_cast<int64_t>(bytes_of(x)), default_device());
-    const Patience patience = sweep_.options.quick ? Patience{3, 20, 0.01} : Patience{5, 100, 0.03};
     for (const std::string& norm : c.norms) {
       if (train::interrupted()) {
         return false;
@@ -282,7 +306,7 @@ class Runner {
       if (format == MemoryFormat::channels_last) {
         layer->to(format);
       }
-      const Timing timing = time_norm(*layer, x, dy, copy, cache_, patience);
+      const Timing timing = time_norm(*layer, x, dy, copy, cache_, patience_);
       for (const bool is_backward : {false, true}) {
         const std::vector<double>& seconds = is_backward ? timing.backward : timing.forward;
         SweepRow row{.norm = norm,
@@ -307,6 +331,7 @@ class Runner {
 
   DeviceCache cache_;
   std::vector<Case> cases_;
+  Patience patience_;
   Tensor numbers_;    // inputs are cut from these
   Tensor gradients_;  // gradients are cut from these
   Sweep sweep_;

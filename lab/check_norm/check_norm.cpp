@@ -45,19 +45,28 @@ const char* word_for(CheckOutcome outcome) {
   return "note";
 }
 
-/// The first of some small numbers of channels that the norms take; groups may not divide the others.
+/// The first of some small numbers of channels that the norms take and whose sets have 16 numbers: with fewer,
+/// rounding alone is much of a gradient. Without such a one, the first that the norms take; groups may not divide it.
 int64_t channels_for(const std::vector<nn::NormChoice>& choices) {
-  for (const int64_t channels : {8, 16, 32, 64}) {
+  int64_t taken = 0;
+  for (const int64_t channels : {8, 16, 32, 64, 128, 256}) {
     try {
       for (const nn::NormChoice& choice : choices) {
         nn::make_norm(choice, channels);
       }
-      return channels;
+      taken = taken == 0 ? channels : taken;
+      int64_t least = kSetSize;
+      for (const nn::NormChoice& choice : choices) {
+        least = std::min(least, set_size({.choice = choice, .channels = channels}));
+      }
+      if (least == kSetSize) {
+        return channels;
+      }
     } catch (const std::exception&) {  // a user's norm may throw anything
       continue;
     }
   }
-  return 8;  // the checks report the error
+  return taken == 0 ? 8 : taken;  // the checks report the error
 }
 
 }  // namespace

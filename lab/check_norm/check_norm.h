@@ -37,11 +37,11 @@ struct CheckNormOptions {
   std::function<void(const std::string& name)> progress = {};
 };
 
-/// Checks a norm spec (nn/norm/factory.h) on small inputs (N, C, H, W) with 8 channels, or up to 64 if its groups need
-/// them. The checks: sizes, memory formats, dtypes, gradients by finite differences, second derivatives, copies,
-/// exactness, repeatability, running statistics, saving, two steps in each family of networks, and its speed beside a
-/// copy; with `like`, first whether it is that norm. An exception from the norm is a failed check. After a signal
-/// (train/interrupt.h) it begins no further check. Throws Error for an unknown norm.
+/// Checks a norm spec (nn/norm/factory.h) on small inputs (N, C, H, W) with 8 channels, or up to 256 if its groups, or
+/// sets of at least 16 numbers, need them. The checks: sizes, memory formats, dtypes, gradients by finite differences,
+/// second derivatives, copies, exactness, repeatability, running statistics, saving, two steps in each family of
+/// networks, and its speed beside a copy; with `like`, first whether it is that norm. An exception from the norm is a
+/// failed check. After a signal (train/interrupt.h) it begins no further check. Throws Error for an unknown norm.
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options = {});
 
 /// A line for each check.

@@ -33,9 +33,15 @@ struct Shared {
   std::string name;
   Tensor ours;
   Tensor theirs;
+  bool is_offset;  ///< one of the two is 1 less
 };
 
-/// The parameters that both have by name and size, with the same random numbers around 1 in both.
+bool all_are(const Tensor& x, double number) {
+  return std::ranges::all_of(x.to_vector<double>(), [number](double value) { return value == number; });
+}
+
+/// The parameters that both have by name and size, with the same random numbers around 1 in both. One that begins at 0
+/// where the other begins at 1 stands for 1 + itself, and gets 1 less.
 std::vector<Shared> shared_parameters(const nn::Module& ours, const nn::Module& theirs) {
   const NoGradGuard guard;
   Generator random(7);
@@ -43,9 +49,15 @@ std::vector<Shared> shared_parameters(const nn::Module& ours, const nn::Module& 
   for (const auto& [name, parameter] : ours.named_parameters()) {
     for (const auto& [other_name, other] : theirs.named_parameters()) {
       if (name == other_name && parameter.numel() == other.numel()) {
+        const bool is_ours = all_are(parameter, 0) && all_are(other, 1);
+        const bool is_theirs = all_are(parameter, 1) && all_are(other, 0);
         uniform_(parameter, 0.5, 1.5, random);
         copy_into(view(parameter, other.sizes()), other);
-        result.push_back({name, parameter, other});
+        if (is_ours || is_theirs) {
+          Tensor offset = is_ours ? parameter : other;
+          add_(offset, -1.0);
+        }
+        result.push_back({name, parameter, other, is_ours || is_theirs});
       }
     }
   }
@@ -127,6 +139,9 @@ Finding check_likeness(const Subject& subject, const Subject& other) {
     }
     largest_distance = std::max(largest_distance, distances.largest_distance());
     alone = others(*ours, *theirs);
+    for (const Shared& one : shared) {
+      alone += one.is_offset ? "; " + one.name + " begins at 0 in one and at 1 in the other: taken for 1 + it" : "";
+    }
   }
   return {CheckOutcome::passed, fmt::format("output and gradients within {:.0e}{}", largest_distance, alone)};
 }

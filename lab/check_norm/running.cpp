@@ -1,3 +1,4 @@
+#include "core/copy.h"
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
@@ -39,6 +40,45 @@ void check_moved(const std::string& name, const std::vector<double>& old, const 
   }
 }
 
+/// "running_ms: evaluation comes within 2 % of training", or "" where training moves no buffer. Throws Error where
+/// evaluation gives something else than training and comes no nearer, however often the norm sees one batch.
+std::string check_that_evaluation_follows(const Subject& subject, const Tensor& x) {
+  const auto layer = subject.make(x);
+  const nn::NamedTensors buffers = layer->named_buffers();
+  std::vector<Tensor> at_first;
+  for (const auto& [name, buffer] : buffers) {
+    at_first.push_back(copy_of(buffer));
+  }
+  const auto distance_after = [&](int passes) {
+    Tensor in_training;
+    layer->train();
+    for (; passes > 0; --passes) {
+      in_training = (*layer)(x);
+    }
+    layer->eval();
+    return largest_difference((*layer)(x), in_training) / std::max(1e-30, largest(in_training));
+  };
+  constexpr int kPasses = 300;
+  const double first = distance_after(1);
+  const double last = distance_after(kPasses);
+  std::string moved;
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const auto& [name, buffer] = buffers[i];
+    if (is_floating(buffer.dtype()) && largest_difference(buffer, at_first[i]) > 0) {
+      moved += (moved.empty() ? "" : ", ") + name;
+    }
+  }
+  check(!moved.empty() || first <= 1e-3, "evaluation",
+        "expected the output of training, or buffers that training moves; got an output that is {:.0f} % of the "
+        "largest number away, and no buffer moves",
+        100 * first);
+  check(last <= 0.1 || last < 0.9 * first, "evaluation",
+        "expected to come nearer to training's output while the norm sees one batch, got {:.0f} % of the largest "
+        "number away after one pass and {:.0f} % after {} (training moves {})",
+        100 * first, 100 * last, kPasses + 1, moved);
+  return moved.empty() ? "" : fmt::format("{}: evaluation comes within {:.0f} % of training", moved, 100 * last);
+}
+
 }  // namespace
 
 Finding check_running_statistics(const Subject& subject) {
@@ -47,8 +87,9 @@ Finding check_running_statistics(const Subject& subject) {
   const NoGradGuard guard;
   const Tensor spread = view(to(arange(subject.channels), DType::float32), {subject.channels, 1, 1});
   const Tensor x = random_input(sizes) * (spread * 0.1 + 1) + (spread + 2);
+  const std::string moved = check_that_evaluation_follows(subject, x);
   if (!buffer_of(*subject.make(x), "running_mean", subject.channels).defined()) {
-    return {CheckOutcome::noted, "there are none"};
+    return moved.empty() ? Finding{CheckOutcome::noted, "there are none"} : Finding{CheckOutcome::passed, moved};
   }
   const std::vector<std::string>& options = nn::norm_definition(subject.choice.name).options;
   const bool takes_momentum = std::find(options.begin(), options.end(), "momentum") != options.end();

@@ -41,6 +41,11 @@ Results apply_norm(nn::Module& layer, const Tensor& x);
 /// Likewise with a new layer.
 Results apply_norm(const Subject& subject, const Tensor& x, DType parameters = DType::float32);
 
+/// A set has at least so many numbers, where the norm has sets at all.
+constexpr int64_t kSetSize = 16;
+/// How many numbers of a small image an output depends on, up to kSetSize. What the norm throws passes through.
+int64_t set_size(const Subject& subject);
+
 struct Finding {
   CheckOutcome outcome = CheckOutcome::passed;
   std::string text = {};

@@ -157,6 +157,16 @@ Results apply_norm(const Subject& subject, const Tensor& x, DType parameters) {
   return apply_norm(*subject.make(x, parameters), x);
 }
 
+int64_t set_size(const Subject& subject) {
+  Tensor x = random_input({2, subject.channels, 5, 4});
+  x.set_requires_grad();
+  const Tensor y = (*subject.make(x))(x);
+  std::vector<float> of_one(static_cast<size_t>(y.numel()));
+  of_one.front() = 1;
+  const std::vector<double> dx = grad({y}, {x}, {from_vector(of_one, y.sizes())})[0].to_vector<double>();
+  return std::min<int64_t>(kSetSize, std::ranges::count_if(dx, [](double slope) { return slope != 0; }));
+}
+
 Finding check_sizes(const Subject& subject) {
   std::string refused;
   for (const Sizes& sizes : {Sizes{2, subject.channels, 5, 3}, Sizes{4, subject.channels, 7, 7},
@@ -168,10 +178,13 @@ Finding check_sizes(const Subject& subject) {
     try {
       apply_norm(subject, random_input(sizes));
     } catch (const Error& error) {
-      refused += fmt::format("{}refuses {} ({})", refused.empty() ? "" : "; ", to_string(sizes), error.what());
+      refused += fmt::format("; refuses {} ({})", to_string(sizes), error.what());
     }
   }
-  return {refused.empty() ? CheckOutcome::passed : CheckOutcome::noted, refused};
+  const int64_t set = set_size(subject);
+  return {
+      refused.empty() ? CheckOutcome::passed : CheckOutcome::noted,
+      fmt::format("{} channels: sets of {}{}{}", subject.channels, set == kSetSize ? "at least " : "", set, refused)};
 }
 
 Finding check_formats(const Subject& subject) {

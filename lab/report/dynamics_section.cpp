@@ -1,3 +1,4 @@
+#include "core/quoting.h"
 #include "lab/report/chart.h"
 #include "lab/report/page.h"
 #include "lab/report/table.h"
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <utility>
 
 namespace norma::lab {
@@ -168,6 +170,21 @@ std::string cost_of_sharpness(const std::vector<NamedTelemetry>& runs) {
                      to_html(table, "Each power iteration, its end and its cost"));
 }
 
+/// What was asked for and is not in the charts, and in which networks.
+std::string missing_parts(const std::vector<NamedTelemetry>& runs) {
+  std::map<std::string, std::string> labels;
+  for (const NamedTelemetry& run : runs) {
+    for (const std::string& text : missing_dynamics(*run.telemetry, run.dynamics)) {
+      labels[text] += fmt::format("{}{} with {}", labels[text].empty() ? "" : ", ", run.group, run.label);
+    }
+  }
+  std::string html;
+  for (const auto& [text, networks] : labels) {
+    html += fmt::format("<p class=\"note\">{}: {}.</p>\n", escape_html(networks), escape_html(text));
+  }
+  return html;
+}
+
 }  // namespace
 
 PageSection dynamics_section(const std::vector<NamedTelemetry>& runs) {
@@ -190,11 +207,13 @@ PageSection dynamics_section(const std::vector<NamedTelemetry>& runs) {
       charts.push_back(std::move(chart));
     }
   }
-  if (charts.empty()) {
+  const std::string missing = missing_parts(runs);
+  if (charts.empty() && missing.empty()) {
     return section;
   }
   section.html =
       section_head(section.id, "How the networks move") + figures(charts, kOpenFigures) + cost_of_sharpness(runs) +
+      missing +
       "<p class=\"note\">Gradient norms are those of the weights of convolutions and products, in the order of the "
       "network, before clipping. The effective learning rate is lr / norm² of weights whose scale the norm behind them "
       "takes away; curves show the middle one of them. Saturation is the share of a bounded norm's inputs at which its "

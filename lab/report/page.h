@@ -100,7 +100,8 @@ struct NamedTelemetry {
   std::string group;  ///< the runs that are compared with each other: "resnet18", "resnet18 with batch size 4"
   std::string label;  ///< in its group: "group:32"
   const Telemetry* telemetry;
-  size_t style = 0;  ///< in charts: its row's
+  DynamicsParts dynamics = {};  ///< what was asked for
+  size_t style = 0;             ///< in charts: its row's
 };
 
 /// The record of each row of a comparison, which must outlive it: the first finished seed's, else a failed one's.

@@ -97,6 +97,33 @@ void read_group(const nlohmann::json& json, const std::string& where, int64_t ve
   read_options(json, where, settings);
 }
 
+template <class T, class F>
+Json list_of(const std::vector<T>& values, const F& to) {
+  Json list = Json::array();
+  for (const T& value : values) {
+    list.push_back(to(value));
+  }
+  return list;
+}
+
+/// Reads a field that may be missing.
+template <class T>
+void read_if_there(const nlohmann::json& json, const std::string& where, const char* name, T& value) {
+  if (json.contains(name)) {
+    value = data::json_field<T>(where, json, name);
+  }
+}
+
+/// Visits the figures of a finished cell that are not negative.
+template <class AnyCell, class F>
+void each_figure(AnyCell& cell, const F& figure) {
+  figure("images_per_second", cell.images_per_second);
+  figure("seconds", cell.seconds);
+  figure("peak_bytes", cell.peak_bytes);
+  figure("peak_resident", cell.peak_resident);
+  figure("parameters", cell.parameters);
+}
+
 Json settings_to_json(const Settings& settings) {
   Json json = group_to_json(settings);
   json["norm"] = settings.norm;
@@ -144,11 +171,7 @@ Json cell_to_json(const Cell& cell) {
   if (cell.state == CellState::finished) {
     json["accuracy"] = cell.accuracy;
     json["loss"] = cell.loss;
-    json["images_per_second"] = cell.images_per_second;
-    json["seconds"] = cell.seconds;
-    json["peak_bytes"] = cell.peak_bytes;
-    json["peak_resident"] = cell.peak_resident;
-    json["parameters"] = cell.parameters;
+    each_figure(cell, [&](const char* name, const auto& value) { json[name] = value; });
     json["losses"] = cell.losses;
     if (cell.fit) {
       json["fit"] = {{"images", cell.fit->images}, {"accuracy", cell.fit->accuracy}, {"loss", cell.fit->loss}};
@@ -165,17 +188,11 @@ Json cell_to_json(const Cell& cell) {
 
 Json tuning_to_json(const Tuning& tuning) {
   Json json = settings_to_json(tuning.settings);
-  Json trials = Json::array();
-  for (const Trial& trial : tuning.trials) {
+  json["trials"] = list_of(tuning.trials, [](const Trial& trial) {
     Json one = {{"lr", trial.lr}};
-    if (trial.loss) {
-      one["loss"] = *trial.loss;
-    } else {
-      one["reason"] = trial.reason;
-    }
-    trials.push_back(std::move(one));
-  }
-  json["trials"] = std::move(trials);
+    one[trial.loss ? "loss" : "reason"] = trial.loss ? Json(*trial.loss) : Json(trial.reason);
+    return one;
+  });
   return json;
 }
 
@@ -248,35 +265,23 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
   Cell cell;
   static_cast<Settings&>(cell) = defaults;
   read_settings(json, where, version, cell);
-  const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, json, name); };
   cell.state = state_from_string(data::json_field<std::string>(where, json, "state"), where);
-  if (json.contains("reason")) {
-    read("reason", cell.reason);
-  }
+  read_if_there(json, where, "reason", cell.reason);
   if (cell.state == CellState::finished) {
-    read("accuracy", cell.accuracy);
+    cell.accuracy = data::json_field<double>(where, json, "accuracy");
     cell.loss = read_loss(json, where);
-    read("images_per_second", cell.images_per_second);
-    read("seconds", cell.seconds);
-    read("peak_bytes", cell.peak_bytes);
-    read("peak_resident", cell.peak_resident);
-    read("parameters", cell.parameters);
+    each_figure(cell, [&]<class T>(const char* name, T& value) {
+      value = data::json_field<T>(where, json, name);
+      check(value >= 0, where, "{}: expected at least 0, got {}", name, value);
+    });
     cell.losses = data::json_numbers(where, json, "losses");
     check_accuracy(cell.accuracy, where);
-    const auto check_not_negative = [&](const char* name, auto value) {
-      check(value >= 0, where, "{}: expected at least 0, got {}", name, value);
-    };
     if (json.contains("fit")) {
       cell.fit = read_fit(json["fit"], where + ": fit");
     }
     if (json.contains("right")) {
       cell.right = read_right(json["right"], where + ": right", cell.accuracy);
     }
-    check_not_negative("images_per_second", cell.images_per_second);
-    check_not_negative("seconds", cell.seconds);
-    check_not_negative("peak_bytes", cell.peak_bytes);
-    check_not_negative("peak_resident", cell.peak_resident);
-    check_not_negative("parameters", cell.parameters);
   }
   if (json.contains("telemetry")) {
     cell.telemetry = telemetry_from_json(json["telemetry"], where + ": telemetry");
@@ -299,9 +304,7 @@ Timing timing_from_json(const nlohmann::json& json, const std::string& where, in
   Timing timing{.group = timing_group(defaults), .norms = {}, .rounds = {}, .problem = {}};
   read_group(json, where, version, timing.group);
   timing.norms = data::json_field<std::vector<std::string>>(where, json, "norms");
-  if (json.contains("problem")) {
-    timing.problem = data::json_field<std::string>(where, json, "problem");
-  }
+  read_if_there(json, where, "problem", timing.problem);
   using Rounds = std::vector<std::vector<std::optional<double>>>;  // null stands for NaN
   for (const auto& round : data::json_field<Rounds>(where, json, "rounds")) {
     check(round.size() == timing.norms.size(), where, "rounds: expected {} numbers in each, one for each norm, got {}",
@@ -387,31 +390,17 @@ std::string to_json(const Comparison& comparison) {
                {"command", comparison.command},
                {"environment", Json::parse(train::to_json(comparison.environment))},
                {"recipe", Json::parse(train::to_json(comparison.recipe))}};
-  Json cells = Json::array();
-  for (const Cell& cell : comparison.cells) {
-    cells.push_back(cell_to_json(cell));
-  }
-  json["cells"] = std::move(cells);
+  json["cells"] = list_of(comparison.cells, cell_to_json);
   if (comparison.timing_rounds > 0) {
     json["timing_rounds"] = comparison.timing_rounds;
-    Json timings = Json::array();
-    for (const Timing& timing : comparison.timings) {
-      timings.push_back(timing_to_json(timing));
-    }
-    json["timings"] = std::move(timings);
+    json["timings"] = list_of(comparison.timings, timing_to_json);
   }
   if (comparison.tune_lr) {
-    json["tunings"] = Json::array();
-    for (const Tuning& tuning : comparison.tunings) {
-      json["tunings"].push_back(tuning_to_json(tuning));
-    }
+    json["tunings"] = list_of(comparison.tunings, tuning_to_json);
   }
   if (comparison.part_count > 0) {
     json["part_count"] = comparison.part_count;
-    json["parts"] = Json::array();
-    for (const PartOrigin& origin : comparison.parts) {
-      json["parts"].push_back(origin_to_json(origin));
-    }
+    json["parts"] = list_of(comparison.parts, origin_to_json);
   }
   if (!comparison.telemetry) {
     json["telemetry"] = false;
@@ -460,22 +449,15 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
   read_timings(json, where, version, comparison);
   read_tunings(json, where, comparison);
   read_parts(json, where, comparison);
-  if (json.contains("telemetry")) {
-    comparison.telemetry = data::json_field<bool>(where, json, "telemetry");
-  }
+  read_if_there(json, where, "telemetry", comparison.telemetry);
   if (json.contains("dynamics")) {
     comparison.dynamics = parse_dynamics(where, data::json_field<std::string>(where, json, "dynamics"));
   }
-  if (json.contains("study")) {
-    comparison.study = data::json_field<std::string>(where, json, "study");
-  }
-  if (json.contains("budget")) {
-    comparison.budget = data::json_field<double>(where, json, "budget");
-    check(comparison.budget > 0, where, "budget: expected seconds above 0, got {}", comparison.budget);
-  }
-  if (json.contains("initial_checkpoint_sha256")) {
-    comparison.initial_sha256 = data::json_field<std::string>(where, json, "initial_checkpoint_sha256");
-  }
+  read_if_there(json, where, "study", comparison.study);
+  read_if_there(json, where, "budget", comparison.budget);
+  check(comparison.budget > 0 || !json.contains("budget"), where, "budget: expected seconds above 0, got {}",
+        comparison.budget);
+  read_if_there(json, where, "initial_checkpoint_sha256", comparison.initial_sha256);
   if (json.contains("source")) {
     read_source(json["source"], where + ": source", comparison);
   }

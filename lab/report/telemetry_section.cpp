@@ -194,7 +194,8 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
     const std::string_view remark = cell->state == CellState::failed ? " (failed)" : "";
     runs.push_back({.group = group_label(comparison, *cell),
                     .label = fmt::format("{}{}", train::norm_label(cell->norm, comparison.recipe), remark),
-                    .telemetry = &*cell->telemetry});
+                    .telemetry = &*cell->telemetry,
+                    .dynamics = comparison.dynamics});
   }
   return runs;
 }

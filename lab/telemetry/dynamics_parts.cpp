@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace norma::lab {
 
@@ -58,6 +59,30 @@ std::string to_string(const DynamicsParts& parts) {
     }
   }
   return fmt::format("{}", fmt::join(names, ","));
+}
+
+std::vector<std::string> missing_dynamics(const Telemetry& telemetry, const DynamicsParts& parts) {
+  const auto is_missing = [&](double LayerDynamics::*figure) {
+    bool any = false;
+    for (const HealthSample& sample : telemetry.health) {
+      any = any || sample.dynamics;
+      for (const LayerDynamics& layer : sample.dynamics.value_or(DynamicsSample{}).layers) {
+        if (!std::isnan(layer.*figure)) {
+          return false;
+        }
+      }
+    }
+    return any;
+  };
+  std::vector<std::string> texts;
+  if (parts.weights && is_missing(&LayerDynamics::effective_lr)) {
+    texts.emplace_back(
+        "no effective learning rates: no norm says that it takes the scale of its input away (invariance())");
+  }
+  if (parts.saturation && is_missing(&LayerDynamics::saturation)) {
+    texts.emplace_back("no saturation: no norm says that it is bounded (bend())");
+  }
+  return texts;
 }
 
 }  // namespace norma::lab

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "lab/telemetry/telemetry.h"
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,5 +24,8 @@ std::vector<std::string> dynamics_names();
 /// "gradients,weights"; "" for none. `all` stands for all of them. Throws Error "op: dynamics: …" for another text.
 DynamicsParts parse_dynamics(std::string_view op, std::string_view text);
 std::string to_string(const DynamicsParts& parts);
+
+/// "no saturation: …": what was asked for and no layer of a record with samples has, with the reason.
+std::vector<std::string> missing_dynamics(const Telemetry& telemetry, const DynamicsParts& parts);
 
 }  // namespace norma::lab

@@ -73,44 +73,44 @@ T from_cell(const nlohmann::json& value, const std::string& where, const std::st
   }
 }
 
-/// Calls field(name, value) for pairs of names and values.
-template <class Visitor, class T, class... Rest>
-void each(Visitor&& field, const char* name, T& value, Rest&&... rest) {
+/// Calls field(name, value) for each pair of arguments.
+template <class T, class... Rest>
+void each(auto&& field, const char* name, T& value, Rest&&... rest) {
   field(name, value);
-  if constexpr (sizeof...(Rest) > 0) {
+  if constexpr (sizeof...(rest) > 0) {
     each(field, rest...);
   }
 }
 
-// The fields of each struct by name, for the writer and the reader alike, so that both know the same ones.
-template <class Visitor>
-void visit(Visitor&& field, LossPoint& p) {
+// Visits the fields of a struct by name, for the writer and the reader alike, so that both know the same ones.
+void visit(auto&& field, LossPoint& p) {
   each(field, "step", p.step, "seconds", p.seconds, "loss", p.loss);
 }
-template <class Visitor>
-void visit(Visitor&& field, TestPoint& p) {
+void visit(auto&& field, TestPoint& p) {
   each(field, "step", p.step, "seconds", p.seconds, "loss", p.loss, "accuracy", p.accuracy);
 }
-template <class Visitor>
-void visit(Visitor&& field, Throughput& t) {
+void visit(auto&& field, Throughput& t) {
   each(field, "steps", t.steps, "min", t.min, "median", t.median, "max", t.max);
 }
-template <class Visitor>
-void visit(Visitor&& field, PassTime& t) {
+void visit(auto&& field, PassTime& t) {
   each(field, "norm", t.norm, "convolution", t.convolution, "product", t.product, "rest", t.rest);
 }
-template <class Visitor>
-void visit(Visitor&& field, StepTime& t) {
+void visit(auto&& field, StepTime& t) {
   each(field, "samples", t.samples, "forward", t.forward, "backward", t.backward, "optimizer", t.optimizer);
 }
-template <class Visitor>
-void visit(Visitor&& field, SavedBytes& s) {
+void visit(auto&& field, SavedBytes& s) {
   each(field, "layer", s.layer, "kind", s.kind, "bytes", s.bytes);
 }
-template <class Visitor>
-void visit(Visitor&& field, LayoutCopy& c) {
+void visit(auto&& field, LayoutCopy& c) {
   each(field, "op", c.op, "layer", c.layer, "pass", c.pass, "from", c.from, "to", c.to, "count", c.count, "bytes",
        c.bytes);
+}
+void visit(auto&& field, LayerDynamics& d) {
+  each(field, "layer", d.layer, "kind", d.kind, "gradient_norm", d.gradient_norm, "weight_norm", d.weight_norm,
+       "effective_lr", d.effective_lr, "saturation", d.saturation);
+}
+void visit(auto&& field, Sharpness& s) {
+  each(field, "value", s.value, "change", s.change, "products", s.products, "seconds", s.seconds, "problem", s.problem);
 }
 
 /// LayerHealth without its optional parts, whose columns hold null where there is none.
@@ -123,31 +123,16 @@ struct HealthRow {
   BatchGap gap{.mean = kNotKnown, .deviation = kNotKnown};
 };
 
-template <class Visitor>
-void visit(Visitor&& field, HealthRow& row) {
-  TensorHealth& output = row.layer.output;
-  each(field, "layer", row.layer.layer, "kind", row.layer.kind, "mean", output.mean, "deviation", output.deviation,
-       "largest", output.largest, "non_finite", output.non_finite, "dead_channels", row.layer.dead_channels,
-       "gradient_mean", row.gradient.mean, "gradient_deviation", row.gradient.deviation, "gradient_largest",
-       row.gradient.largest, "gradient_non_finite", row.gradient.non_finite);
-  for (auto [name, spread] : {std::pair{"gamma", &row.gamma}, std::pair{"beta", &row.beta}}) {
-    field(fmt::format("{}_min", name), spread->min);
-    field(fmt::format("{}_max", name), spread->max);
-    field(fmt::format("{}_mean", name), spread->mean);
-    field(fmt::format("{}_deviation", name), spread->deviation);
-  }
-  field("gap_mean", row.gap.mean);
-  field("gap_deviation", row.gap.deviation);
-}
-
-template <class Visitor>
-void visit(Visitor&& field, LayerDynamics& d) {
-  each(field, "layer", d.layer, "kind", d.kind, "gradient_norm", d.gradient_norm, "weight_norm", d.weight_norm,
-       "effective_lr", d.effective_lr, "saturation", d.saturation);
-}
-template <class Visitor>
-void visit(Visitor&& field, Sharpness& s) {
-  each(field, "value", s.value, "change", s.change, "products", s.products, "seconds", s.seconds, "problem", s.problem);
+void visit(auto&& field, HealthRow& row) {
+  each(field, "layer", row.layer.layer, "kind", row.layer.kind, "mean", row.layer.output.mean, "deviation",
+       row.layer.output.deviation, "largest", row.layer.output.largest, "non_finite", row.layer.output.non_finite,
+       "dead_channels", row.layer.dead_channels, "gradient_mean", row.gradient.mean, "gradient_deviation",
+       row.gradient.deviation, "gradient_largest", row.gradient.largest, "gradient_non_finite",
+       row.gradient.non_finite);
+  each(field, "gamma_min", row.gamma.min, "gamma_max", row.gamma.max, "gamma_mean", row.gamma.mean, "gamma_deviation",
+       row.gamma.deviation);
+  each(field, "beta_min", row.beta.min, "beta_max", row.beta.max, "beta_mean", row.beta.mean, "beta_deviation",
+       row.beta.deviation, "gap_mean", row.gap.mean, "gap_deviation", row.gap.deviation);
 }
 
 HealthRow row_of(const LayerHealth& layer) {

@@ -65,20 +65,6 @@ Invariance BatchNorm::invariance() const {
   return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
 }
 
-void BatchNorm::set_momentum(std::optional<double> momentum) {
-  check_momentum(layer_, momentum);
-  options_.momentum = momentum;
-}
-
-void BatchNorm::reset_running_stats() {
-  if (!num_batches_tracked_.defined()) {
-    return;
-  }
-  zero_(running_mean_);
-  fill_(running_var_, 1);
-  zero_(num_batches_tracked_);
-}
-
 int64_t BatchNorm::num_batches_tracked() const {
   return num_batches_tracked_.defined() ? num_batches_tracked_.item<int64_t>() : 0;
 }

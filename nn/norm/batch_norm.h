@@ -33,15 +33,11 @@ class BatchNorm : public Norm {
   /// Invariance::none where the running statistics normalize: they do not follow a change of this input.
   [[nodiscard]] Invariance invariance() const override;
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
-  /// Overwrites the momentum; see BatchNormLayerOptions.
-  void set_momentum(std::optional<double> momentum);
   /// In training, x is a part of a batch from now on: see BatchNormOptions::parts. Ghost batch norm and batch renorm
   /// throw Error.
   virtual void set_parts(std::shared_ptr<const PartsOfBatch> parts) { parts_ = std::move(parts); }
   /// True iff the running statistics are those of all parts, the same in all processes.
   [[nodiscard]] bool has_parts() const { return parts_ != nullptr; }
-  /// Sets the running statistics to those of a new layer.
-  void reset_running_stats();
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
   [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }

@@ -90,7 +90,7 @@ void set_running_statistics(Module& model, Module& norm, const ImageBatches& bat
   }
   ChannelMoments moments;
   run_up_to(model, norm, batches, [&](const Tensor& x) { moments.add(x); });
-  write(moments.unbiased_var(), var);
+  write(moments.var(/* correction= */ 1), var);
   if (mean.defined()) {
     write(moments.mean(), mean);
   }
@@ -185,13 +185,17 @@ std::vector<NormMatch> compare_norms(Module& model, Module& old, const ImageBatc
     const MeanAndDeviation before = pair.before.result();
     const MeanAndDeviation after = pair.after.result();
     double squares = 0;
+    double largest = 1;
     NormMatch match{.path = norm.path, .before = norm.before->name(), .after = norm.after->name()};
     for (size_t c = 0; c < before.mean.size(); ++c) {
       squares += before.deviation[c] * before.deviation[c];
+      largest = std::max(largest, std::abs(before.mean[c]));
       match.mean = std::max(match.mean, std::abs(after.mean[c] - before.mean[c]));
       match.deviation = std::max(match.deviation, std::abs(after.deviation[c] - before.deviation[c]));
     }
-    const double whole = std::sqrt(squares / static_cast<double>(before.mean.size()));
+    double whole = std::sqrt(squares / static_cast<double>(before.mean.size()));
+    match.is_constant = whole <= 1e-9 * largest;  // what rounding leaves
+    whole = match.is_constant ? 1 : whole;
     match.mean /= whole;
     match.deviation /= whole;
     match.output = std::sqrt(pair.squares / static_cast<double>(pair.count)) / whole;

@@ -34,7 +34,9 @@ struct NormMatch {
   std::string path;
   std::string before;  ///< name() of the old layer
   std::string after;
-  // As shares of the deviation of the whole layer's old output.
+  /// The whole layer's old output has no deviation, as with a weight of 0.
+  bool is_constant = false;
+  // As shares of the deviation of the whole layer's old output; of 1 if that is constant.
   double mean = 0;       ///< the largest difference of a channel's mean
   double deviation = 0;  ///< the largest difference of a channel's deviation
   double output = 0;     ///< root mean square of the difference of outputs; 1: as far as constant channels are

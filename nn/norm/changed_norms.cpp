@@ -66,10 +66,10 @@ MeanAndDeviation ChannelMoments::result() const {
   return result;
 }
 
-std::vector<double> ChannelMoments::unbiased_var() const {
+std::vector<double> ChannelMoments::var(int64_t correction) const {
   std::vector<double> result;
   for (const double squares : squares_) {
-    result.push_back(squares / static_cast<double>(std::max<int64_t>(count_ - 1, 1)));
+    result.push_back(squares / static_cast<double>(std::max<int64_t>(count_ - correction, 1)));
   }
   return result;
 }

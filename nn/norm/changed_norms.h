@@ -9,7 +9,7 @@
 
 namespace norma::nn {
 
-// calibrate.cpp and fold_statistics.cpp share what follows.
+// calibrate.cpp, fold_statistics.cpp and train/recalibrate.cpp share what follows.
 
 /// A layer that has another norm than before.
 struct ChangedNorm {
@@ -34,8 +34,8 @@ class ChannelMoments {
   void add(const Tensor& x);
   [[nodiscard]] MeanAndDeviation result() const;
   [[nodiscard]] const std::vector<double>& mean() const { return mean_; }
-  /// The unbiased variances, as running statistics have them.
-  [[nodiscard]] std::vector<double> unbiased_var() const;
+  /// The variances; with correction 1 as running statistics have them.
+  [[nodiscard]] std::vector<double> var(int64_t correction) const;
   /// The root mean square over all channels.
   [[nodiscard]] double root_mean_square() const;
 

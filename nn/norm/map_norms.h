@@ -3,6 +3,10 @@
 #include "nn/norm/norm.h"
 #include "ops/map_norm/norms.h"
 
+#include <functional>
+#include <string>
+#include <string_view>
+
 namespace norma::nn {
 
 // Layers around the norms of ops/map_norm/, whose headers describe each. Names of parameters and buffers are those of
@@ -12,16 +16,18 @@ namespace norma::nn {
 class MapNorm : public Norm {
  public:
   Tensor forward_act(const Tensor& x, const ActOptions& then) final;
+  [[nodiscard]] std::string name() const final { return name_; }
   [[nodiscard]] int64_t channels() const final { return channels_; }
 
  protected:
-  explicit MapNorm(int64_t channels) : channels_(channels) {}
-  /// Throws Error unless there is at least one channel.
-  MapNorm(std::string_view layer, int64_t channels);
-  /// f(norm(x))
-  virtual Tensor apply(const Tensor& x, Activation activation) = 0;
+  /// The name has `numbers` in brackets. Throws Error for fewer channels than `least`.
+  MapNorm(std::string_view layer, int64_t channels, const std::string& numbers, int64_t least = 1);
+
+  /// f(norm(x)), which the constructor sets.
+  std::function<Tensor(const Tensor& x, Activation activation)> apply_;
 
  private:
+  std::string name_;
   int64_t channels_;
 };
 
@@ -30,14 +36,6 @@ class LocalResponseNorm : public MapNorm {
  public:
   /// `channels` of the inputs; 0 accepts any number.
   explicit LocalResponseNorm(int64_t size, const LocalResponseNormOptions& options = {}, int64_t channels = 0);
-  [[nodiscard]] std::string name() const override;
-
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
- private:
-  int64_t size_;
-  LocalResponseNormOptions options_;
 };
 
 struct EvoNormB0LayerOptions {
@@ -50,17 +48,6 @@ struct EvoNormB0LayerOptions {
 class EvoNorm2dB0 : public MapNorm {
  public:
   explicit EvoNorm2dB0(int64_t channels, const EvoNormB0LayerOptions& options = {});
-  [[nodiscard]] std::string name() const override;
-
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
- private:
-  EvoNormB0LayerOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor v_;
-  Tensor running_var_;
 };
 
 /// See evo_norm_s0(). x: (N, channels, H, W). Parameters weight (1), bias (0) and v (1) of (channels). Throws Error
@@ -68,34 +55,13 @@ class EvoNorm2dB0 : public MapNorm {
 class EvoNorm2dS0 : public MapNorm {
  public:
   EvoNorm2dS0(int64_t groups, int64_t channels, const EvoNormS0Options& options = {});
-  [[nodiscard]] std::string name() const override;
-
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
- private:
-  int64_t groups_;
-  EvoNormS0Options options_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor v_;
 };
 
 /// See filter_response_norm(). x: (N, channels, H, W). Parameters weight (1), bias (0) and tau (0) of (channels).
 class FilterResponseNormTlu2d : public MapNorm {
  public:
   explicit FilterResponseNormTlu2d(int64_t channels, const FilterResponseNormOptions& options = {});
-  [[nodiscard]] std::string name() const override;
   [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
-
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
- private:
-  FilterResponseNormOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor tau_;
 };
 
 /// See global_response_norm(). x: (N, channels, …) of rank 3 to 5. Parameters weight (0) and bias (0) of (channels):
@@ -103,15 +69,6 @@ class FilterResponseNormTlu2d : public MapNorm {
 class GlobalResponseNorm : public MapNorm {
  public:
   explicit GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options = {});
-  [[nodiscard]] std::string name() const override;
-
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
- private:
-  GlobalResponseNormOptions options_;
-  Tensor weight_;
-  Tensor bias_;
 };
 
 struct DynamicTanhLayerOptions {
@@ -122,18 +79,11 @@ struct DynamicTanhLayerOptions {
 class DynamicTanh : public MapNorm {
  public:
   explicit DynamicTanh(int64_t channels, const DynamicTanhLayerOptions& options = {});
-  [[nodiscard]] std::string name() const override;
   /// Copies its parameters to the host.
   [[nodiscard]] std::optional<Bend> bend() const override;
 
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
  private:
-  DynamicTanhLayerOptions options_;
   Tensor alpha_;
-  Tensor weight_;
-  Tensor bias_;
 };
 
 struct DynamicErfLayerOptions {
@@ -145,19 +95,12 @@ struct DynamicErfLayerOptions {
 class DynamicErf : public MapNorm {
  public:
   explicit DynamicErf(int64_t channels, const DynamicErfLayerOptions& options = {});
-  [[nodiscard]] std::string name() const override;
   /// Copies its parameters to the host.
   [[nodiscard]] std::optional<Bend> bend() const override;
 
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
  private:
-  DynamicErfLayerOptions options_;
   Tensor alpha_;
   Tensor shift_;
-  Tensor weight_;
-  Tensor bias_;
 };
 
 struct SeedNormLayerOptions {
@@ -168,16 +111,6 @@ struct SeedNormLayerOptions {
 class SeedNorm : public MapNorm {
  public:
   explicit SeedNorm(int64_t channels, const SeedNormLayerOptions& options = {});
-  [[nodiscard]] std::string name() const override;
-
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override;
-
- private:
-  SeedNormLayerOptions options_;
-  Tensor weight_;
-  Tensor alpha_;
-  Tensor beta_;
 };
 
 }  // namespace norma::nn

@@ -25,13 +25,13 @@ Tensor bias_of(const Sizes& sizes, bool affine) {
 }  // namespace
 
 Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then) {
+  ModuleScope scope(norm, x);  // an observer sees what follows any norm
   if (auto* layer = dynamic_cast<Norm*>(&norm)) {
-    ModuleScope scope(norm, x);
     Tensor y = scope.leave(layer->forward_act(x, then));
     layer->run_forward_hooks(x, y);
     return y;
   }
-  return activate(norm(x), then);
+  return scope.leave(activate(norm(x), then));
 }
 
 Tensor conv_norm_act(Module& conv, Module& norm, const Tensor& x, const ActOptions& then) {

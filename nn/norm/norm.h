@@ -61,7 +61,8 @@ class FoldedNorm : public NoNorm {
 };
 
 /// activation(norm(x) + residual) for any module: one op if the module is a Norm, else several. Hooks of a Norm see the
-/// result, those of another module norm(x) alone. Hooks of an activation's own module are not called.
+/// result, those of another module norm(x) alone; a ModuleObserver sees the result of any. Hooks of an activation's own
+/// module are not called.
 Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then);
 /// activation(norm(conv(x)) + residual). It is conv2d_act() if the norm has been folded into the convolution
 /// (fold_batch_norm()) and no hook reads the tensor between them.

@@ -18,19 +18,30 @@
 namespace norma::nn {
 namespace {
 
-/// The least norm by which a gradient is divided, as in timm.
-constexpr double kSmallestNorm = 1e-6;
+/// Units of x, where the other axes have size 1; of rank 0 for an x of rank 0 or 1.
+struct Units {
+  ScaledByLargest scaled;
+  Tensor root;  ///< the 2-norm of the quotient, at least 1: the norm itself may leave the dtype
+  Tensor norm;
+};
 
-/// The 2-norm of each unit of x, where the other axes have size 1; of rank 0 for an x of rank 0 or 1.
-Tensor unit_norms(const Tensor& x) {
+Units units_of(const Tensor& x) {
   Axes axes;
   for (int64_t axis = 1; axis < x.rank(); ++axis) {
     axes.push_back(axis);
   }
-  return sqrt(sum(mul(x, x), axes, {.keepdim = x.rank() > 1}));
+  const ScaledByLargest scaled = scaled_by_largest(x, axes, {.keepdim = x.rank() > 1});
+  const Tensor root = sqrt(sum(mul(scaled.quotient, scaled.quotient), axes, {.keepdim = x.rank() > 1}));
+  return {scaled, clamp(root, 1, std::numeric_limits<double>::infinity()), mul(scaled.largest, root)};
 }
 
 }  // namespace
+
+ScaledByLargest scaled_by_largest(const Tensor& x, const Axes& axes, const ReduceOptions& options) {
+  const Tensor largest = max(abs(x), axes, options);
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  return {div(x, clamp(largest, kLeast, std::numeric_limits<double>::infinity())), largest};
+}
 
 Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
   constexpr std::string_view op = "clip_gradients_by_norm";
@@ -67,12 +78,11 @@ void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOpti
     const Tensor gradient = parameter.grad().detach();
     const DType dtype = compute_dtype(gradient.dtype());
     const Tensor wide = to(gradient, dtype);
-    const Tensor norm = unit_norms(wide);
+    const Units units = units_of(wide);
     const Tensor most =
-        mul(clamp(unit_norms(to(parameter.detach(), dtype)), options.eps, std::numeric_limits<double>::infinity()),
+        mul(clamp(units_of(to(parameter.detach(), dtype)).norm, options.eps, std::numeric_limits<double>::infinity()),
             options.factor);
-    const Tensor clipped = mul(wide, div(most, clamp(norm, kSmallestNorm, std::numeric_limits<double>::infinity())));
-    copy_into(where(greater(most, norm), wide, clipped), gradient);
+    copy_into(where(greater(most, units.norm), wide, mul(units.scaled.quotient, div(most, units.root))), gradient);
   }
 }
 

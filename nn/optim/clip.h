@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/tensor.h"
+#include "ops/reduce/reduce.h"
 
 namespace norma::nn {
 
@@ -19,8 +20,15 @@ struct AdaptiveClipOptions {
 };
 /// Adaptive gradient clipping (Brock et al., "High-performance large-scale image recognition without normalization",
 /// 2021), as timm's adaptive_clip_grad. A unit is an index of the first axis (an output channel); a parameter of rank 0
-/// or 1 is one unit. The gradient g of a unit with weights w becomes g · factor · max(|w|, eps) / max(|g|, 1e-6) if its
-/// norm |g| is not below factor · max(|w|, eps). 16-bit tensors are computed in float32.
+/// or 1 is one unit. The gradient g of a unit with weights w becomes g · factor · max(|w|, eps) / |g| if its norm |g|
+/// is not below factor · max(|w|, eps). 16-bit tensors are computed in float32.
 void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOptions& options = {});
+
+/// x over the largest |number| along some axes: squares of it, and sums of them, stay within its dtype.
+struct ScaledByLargest {
+  Tensor quotient;  ///< 0 where all are 0
+  Tensor largest;
+};
+ScaledByLargest scaled_by_largest(const Tensor& x, const Axes& axes = {}, const ReduceOptions& options = {});
 
 }  // namespace norma::nn

@@ -1,6 +1,7 @@
 #include "nn/optim/optimizers.h"
 
 #include "core/factory.h"
+#include "nn/optim/clip.h"
 #include "nn/optim/optimizer.h"
 #include "ops/matmul/matmul.h"
 #include "ops/optimizer/kernels.h"
@@ -237,7 +238,7 @@ bool Muon::orthogonalizes(const Sizes& sizes) {
   return fewer >= 4 && more <= 128 * fewer;
 }
 
-Tensor newton_schulz(const Tensor& x, int64_t steps, double eps) {
+Tensor newton_schulz(const Tensor& x, int64_t steps) {
   check(x.rank() == 2 && steps >= 1, "newton_schulz", "x, steps: expected rank 2 and at least 1, got {}, {}", x.rank(),
         steps);
   // Coefficients that were searched for fast growth of small singular values, as in timm ("quintic"); the last repeats.
@@ -248,7 +249,8 @@ Tensor newton_schulz(const Tensor& x, int64_t steps, double eps) {
                                          {2.8366, -3.0525, 1.2012}};
   const bool is_tall = x.size(0) > x.size(1);
   Tensor y = is_tall ? transpose(x, 0, 1) : x;
-  y = div(y, clamp(sqrt(sum(mul(x, x))), eps, std::numeric_limits<double>::infinity()));
+  y = scaled_by_largest(y).quotient;
+  y = div(y, clamp(sqrt(sum(mul(y, y))), 1, std::numeric_limits<double>::infinity()));  // 0 stays 0
   for (int64_t step = 0; step < steps; ++step) {
     const auto& [a, b, c] = kCoefficients[std::min<int64_t>(step, std::size(kCoefficients) - 1)];
     const Tensor squares = matmul(y, transpose(y, 0, 1));
@@ -267,7 +269,7 @@ void Muon::update_matrix(const Update& update) const {
   }
   const Tensor rows = as_rows(momentum);
   const double length = 0.2 * std::sqrt(static_cast<double>(std::max(rows.size(0), rows.size(1))));
-  const Tensor step = mul(newton_schulz(rows, options_.newton_schulz_steps, options_.eps), rate * length);
+  const Tensor step = mul(newton_schulz(rows, options_.newton_schulz_steps), rate * length);
   mul_(p, 1 - rate * update.group->weight_decay);
   if (rows.storage() == momentum.storage()) {
     Tensor values = as_rows(p);  // lies as its momentum does

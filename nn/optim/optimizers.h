@@ -133,7 +133,7 @@ struct MuonOptions {
   double lr = 0.02;
   double momentum = 0.95;
   int64_t newton_schulz_steps = 5;
-  double eps = 1e-7;    ///< the least norm that a matrix is divided by, and AdamW's eps
+  double eps = 1e-7;    ///< AdamW's
   double beta1 = 0.9;   ///< of AdamW
   double beta2 = 0.95;  ///< of AdamW
 };
@@ -142,7 +142,7 @@ struct MuonOptions {
 /// all directions of the step are equally long. A filter (out, in, h, w) is a matrix of out rows:
 ///   m = momentum · m + (1 - momentum) · g;  p *= 1 - lr · weight_decay;
 ///   p -= lr · 0.2 · sqrt(max(rows, columns)) · orthogonal(m).
-/// orthogonal(m) is found by a few steps of Newton and Schulz's iteration, from X = m / max(|m|, eps):
+/// orthogonal(m) is found by a few steps of Newton and Schulz's iteration, from X = m / |m|:
 ///   A = X Xᵀ;  X = a · X + (b · A + c · A²) X,
 /// with numbers a, b, c for each step. It is computed in the dtype of the master weights; timm computes it in bfloat16.
 /// The other parameters take AdamW's step with the same learning rate: vectors, depthwise filters, matrices with fewer
@@ -167,6 +167,6 @@ class Muon : public Optimizer {
 };
 
 /// The matrix U Vᵀ of a matrix U S Vᵀ, to a few percent of each singular value: see Muon. x: (rows, columns).
-Tensor newton_schulz(const Tensor& x, int64_t steps = 5, double eps = 1e-7);
+Tensor newton_schulz(const Tensor& x, int64_t steps = 5);
 
 }  // namespace norma::nn

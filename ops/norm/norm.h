@@ -123,10 +123,10 @@ Tensor layer_norm_2d(const Tensor& x, const Tensor& weight = {}, const Tensor& b
 
 struct RmsNormOptions {
   /// none: the distance from 1 to the next number of the dtype (float32's for 16 bits), as in PyTorch. timm, Flax and
-  /// Keras have 1e-6.
+  /// Keras have 1e-6. The norm is that of Zhang and Sennrich, 2019.
   std::optional<double> eps = {};
 };
-/// RMS norm (Zhang and Sennrich, 2019): x / sqrt(mean(x²) + eps) * weight over the last normalized_shape.size() axes.
+/// RMS norm over the last axes, x / sqrt(mean(x²) + eps) * weight; without eps the dtype's (16 bits: float32's).
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight = {},
                 const RmsNormOptions& options = {}, const ActOptions& then = {});
 

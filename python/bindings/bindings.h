@@ -134,7 +134,7 @@ namespace nanobind::detail {
 /// Sizes, strides and axes: a sequence of integers, or one integer.
 template <>
 struct type_caster<norma::Sizes> {
-  NB_TYPE_CASTER(norma::Sizes, const_name("Sequence[int]"))
+  NB_TYPE_CASTER(norma::Sizes, io_name("int | Sequence[int]", "tuple[int, ...]"))
 
   bool from_python(handle source, uint8_t /*flags*/, cleanup_list* /*cleanup*/) noexcept {
     try {

@@ -3,6 +3,7 @@
 #include "core/factory.h"
 #include "lab/audit/cases.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -44,16 +45,26 @@ class ConformanceCase {
     return dict_of(result);
   }
 
-  /// dx as it would be if the statistics did not depend on x: dy * weight * rstd. A backward pass that forgets them
-  /// gives this.
-  [[nodiscard]] Tensor dx_of_fixed_statistics() const {
+  /// Results that common faults give, by what is wrong: outputs, and dx of a backward pass that takes the statistics
+  /// for constants.
+  [[nodiscard]] TensorDict faulty() const {
+    NormReferenceInputs sample = inputs_;
+    sample.spec.correction = 1 - sample.spec.correction;
+    NormReferenceInputs constants = inputs_;
+    NormReferenceInputs outside = inputs_;
     const NormReference& right = truth_->reference();
-    const std::vector<double> weights = inputs_.weight.to_vector<double>();
-    std::vector<double> dx(static_cast<size_t>(inputs_.x.numel()));
-    right.sets().for_each([&](size_t element, size_t set, size_t weight) {
-      dx[element] = static_cast<double>(right.dz(element, set, weight) * weights[weight] * right.rstd(set));
-    });
-    return in_float64(dx, inputs_.x.sizes());
+    for (size_t set = 0; set < static_cast<size_t>(right.sets().sets()); ++set) {
+      constants.fixed_mean.push_back(right.mean(set));
+      constants.fixed_rstd.push_back(right.rstd(set));
+      outside.fixed_mean.push_back(right.mean(set));
+      outside.fixed_rstd.push_back(1 / (std::sqrt(right.var(set)) + static_cast<long double>(outside.spec.eps)));
+    }
+    const auto y = [&](const NormReferenceInputs& inputs) {
+      return in_float64(NormReference(inputs).all(&NormReference::y), inputs.x.sizes());
+    };
+    return dict_of({{"output: the variance is that over n - 1", y(sample)},
+                    {"output: eps stands outside the root", y(outside)},
+                    {"dx", in_float64(NormReference(constants).all(&NormReference::dx), inputs_.x.sizes())}});
   }
 
   /// The worst error of each result, in the units of lab/audit/accuracy.h; infinite where a number is not finite and
@@ -89,11 +100,31 @@ class ConformanceCase {
   std::shared_ptr<lab::audit::NormTruth> truth_;
 };
 
-std::vector<ConformanceCase> cases_of(const std::string& norm_name, DType dtype) {
-  const lab::audit::Norm& norm = lab::audit::norm_called(norm_name);
+std::vector<ConformanceCase> cases_of(const std::string& norm_name, DType dtype, const std::vector<std::string>& names,
+                                      int64_t groups) {
+  const bool rows = norm_name == "rms";  // rms2d of (N, C)
+  lab::audit::Norm norm = lab::audit::norm_called(rows ? "rms2d" : norm_name);
+  if (rows) {
+    norm.sizes = {45, 1100};
+    norm.one_each = {9, 1};
+  }
+  if (norm_name == "group") {
+    check(groups > 0, "conformance", "num_groups: expected a positive number, got {}", groups);
+    norm.sizes[1] = norm.sizes[1] / norm.spec(norm.sizes.size()).groups * groups;
+    (*norm.one_each)[1] = groups;
+    norm.spec = [spec = norm.spec, groups](int64_t rank) {
+      NormSpec result = spec(rank);
+      result.groups = groups;
+      return result;
+    };
+  }
+  for (const std::string& name : names) {
+    lab::audit::case_called(name);
+  }
   std::vector<ConformanceCase> cases;
   for (const lab::audit::Case& one : lab::audit::all_cases()) {
-    if (why_not_taken(one, norm).empty() && why_not_held(one, dtype).empty()) {
+    if (why_not_taken(one, norm).empty() && why_not_held(one, dtype).empty() &&
+        (names.empty() || std::ranges::find(names, one.name) != names.end())) {
       cases.emplace_back(one, norm, dtype);
     }
   }
@@ -113,11 +144,19 @@ void add_conformance(nb::module_& m) {
       .def_prop_ro("bias", [](const ConformanceCase& self) { return none_if_undefined(self.inputs().bias); })
       .def_prop_ro("dy", [](const ConformanceCase& self) { return self.inputs().dy; })
       .def("expected", &ConformanceCase::expected, "The right output, dx, dweight and dbias, in float64.")
-      .def("dx_of_fixed_statistics", &ConformanceCase::dx_of_fixed_statistics)
+      .def("faulty", &ConformanceCase::faulty)
       .def("errors", &ConformanceCase::errors, nb::arg("output"), nb::arg("dx"), nb::arg("dweight"),
            nb::arg("dbias") = nb::none(),
            "The worst error of each result, relative to what rounding is relative to (lab/audit/accuracy.h).");
-  m.def("_conformance_cases", &cases_of, nb::arg("norm"), nb::arg("dtype"), Released());
+  m.def("_conformance_cases", &cases_of, nb::arg("norm"), nb::arg("dtype"), nb::arg("cases"), nb::arg("num_groups"),
+        Released());
+  m.def("_conformance_case_names", [] {
+    std::vector<std::pair<std::string, std::string>> result;
+    for (const lab::audit::Case& one : lab::audit::all_cases()) {
+      result.emplace_back(one.name, one.description);
+    }
+    return result;
+  });
 }
 
 }  // namespace norma::python

@@ -106,7 +106,7 @@ void add_factory(nb::module_& m, const char* name, Tensor (*make)(const Sizes&, 
              bool requires_grad) {
         return make(shape, options(dtype, device, format)).set_requires_grad(requires_grad);
       },
-      nb::arg("shape"), nb::kw_only(), nb::arg("dtype") = DType::float32, nb::arg("device") = nb::none(),
+      nb::arg("size"), nb::kw_only(), nb::arg("dtype") = DType::float32, nb::arg("device") = nb::none(),
       nb::arg("memory_format") = "contiguous", nb::arg("requires_grad") = false, Released(), doc(name));
 }
 
@@ -128,15 +128,15 @@ void add_factories(nb::module_& m) {
          const std::optional<std::string>& device, const std::string& format, bool requires_grad) {
         return filled(shape, value, options(dtype, device, format)).set_requires_grad(requires_grad);
       },
-      nb::arg("shape"), nb::arg("value"), nb::kw_only(), nb::arg("dtype") = DType::float32,
+      nb::arg("size"), nb::arg("fill_value"), nb::kw_only(), nb::arg("dtype") = DType::float32,
       nb::arg("device") = nb::none(), nb::arg("memory_format") = "contiguous", nb::arg("requires_grad") = false,
       Released());
   m.def(
-      "arange", [](int64_t count, DType dtype) { return arange(count, dtype); }, nb::arg("count"), nb::kw_only(),
+      "arange", [](int64_t count, DType dtype) { return arange(count, dtype); }, nb::arg("end"), nb::kw_only(),
       nb::arg("dtype") = DType::int64, doc("arange"));
   m.def(
       "randint", [](int64_t low, int64_t high, const Sizes& shape) { return randint(low, high, shape); },
-      nb::arg("low"), nb::arg("high"), nb::arg("shape"), doc("randint"));
+      nb::arg("low"), nb::arg("high"), nb::arg("size"), doc("randint"));
   m.def(
       "zeros_like", [](const Tensor& x) { return zeros_like(x); }, nb::arg("x"));
   m.def(

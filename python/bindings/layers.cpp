@@ -14,6 +14,18 @@ namespace {
 template <class M>
 using Layer = nb::class_<M, nn::Module>;
 
+/// A norm made of First…, eps and affine.
+template <class Class, class Options, class... First, class... Argument>
+void add_norm(nb::module_& m, const char* name, const Argument&... first) {
+  nb::class_<Class, nn::Norm>(m, name, doc(name))
+      .def(
+          "__init__",
+          [](Class* self, const First&... sizes, double eps, bool affine) {
+            new (self) Class(sizes..., Options{.eps = eps, .affine = affine});
+          },
+          first..., nb::kw_only(), nb::arg("eps") = Options{}.eps, nb::arg("affine") = Options{}.affine);
+}
+
 void add_norm_layers(nb::module_& m) {
   using namespace nn;
   nb::class_<Norm, Module> norm(m, "Norm", doc("Norm"));
@@ -33,45 +45,13 @@ void add_norm_layers(nb::module_& m) {
                 channels,
                 {.eps = eps, .momentum = momentum, .affine = affine, .track_running_stats = track_running_stats});
           },
-          nb::arg("channels"), nb::kw_only(), nb::arg("eps") = BatchNormLayerOptions{}.eps, nb::arg("momentum") = 0.1,
-          nb::arg("affine") = true, nb::arg("track_running_stats") = true);
-  nb::class_<LayerNorm, Norm>(m, "LayerNorm", doc("LayerNorm"))
-      .def(
-          "__init__",
-          [](LayerNorm* self, const Sizes& shape, double eps, bool affine) {
-            new (self) LayerNorm(shape, {.eps = eps, .affine = affine});
-          },
-          nb::arg("normalized_shape"), nb::kw_only(), nb::arg("eps") = NormOptions{}.eps, nb::arg("affine") = true);
-  nb::class_<LayerNorm2d, Norm>(m, "LayerNorm2d", doc("LayerNorm2d"))
-      .def(
-          "__init__",
-          [](LayerNorm2d* self, int64_t channels, double eps, bool affine) {
-            new (self) LayerNorm2d(channels, {.eps = eps, .affine = affine});
-          },
-          nb::arg("channels"), nb::kw_only(), nb::arg("eps") = LayerNorm2dLayerOptions{}.eps, nb::arg("affine") = true);
-  nb::class_<GroupNorm, Norm>(m, "GroupNorm", doc("GroupNorm"))
-      .def(
-          "__init__",
-          [](GroupNorm* self, int64_t groups, int64_t channels, double eps, bool affine) {
-            new (self) GroupNorm(groups, channels, {.eps = eps, .affine = affine});
-          },
-          nb::arg("groups"), nb::arg("channels"), nb::kw_only(), nb::arg("eps") = NormOptions{}.eps,
-          nb::arg("affine") = true);
-  nb::class_<InstanceNorm2d, Norm>(m, "InstanceNorm2d", doc("InstanceNorm2d"))
-      .def(
-          "__init__",
-          [](InstanceNorm2d* self, int64_t channels, double eps, bool affine) {
-            new (self) InstanceNorm2d(channels, {.eps = eps, .affine = affine});
-          },
-          nb::arg("channels"), nb::kw_only(), nb::arg("eps") = InstanceNormLayerOptions{}.eps,
-          nb::arg("affine") = false);
-  nb::class_<RMSNorm2d, Norm>(m, "RMSNorm2d", doc("RMSNorm2d"))
-      .def(
-          "__init__",
-          [](RMSNorm2d* self, int64_t channels, double eps, bool affine) {
-            new (self) RMSNorm2d(channels, {.eps = eps, .affine = affine});
-          },
-          nb::arg("channels"), nb::kw_only(), nb::arg("eps") = RmsNorm2dLayerOptions{}.eps, nb::arg("affine") = true);
+          nb::arg("num_features"), nb::kw_only(), nb::arg("eps") = BatchNormLayerOptions{}.eps,
+          nb::arg("momentum") = 0.1, nb::arg("affine") = true, nb::arg("track_running_stats") = true);
+  add_norm<LayerNorm, NormOptions, Sizes>(m, "LayerNorm", nb::arg("normalized_shape"));
+  add_norm<LayerNorm2d, LayerNorm2dLayerOptions, int64_t>(m, "LayerNorm2d", nb::arg("num_channels"));
+  add_norm<GroupNorm, NormOptions, int64_t, int64_t>(m, "GroupNorm", nb::arg("num_groups"), nb::arg("num_channels"));
+  add_norm<InstanceNorm2d, InstanceNormLayerOptions, int64_t>(m, "InstanceNorm2d", nb::arg("num_features"));
+  add_norm<RMSNorm2d, RmsNorm2dLayerOptions, int64_t>(m, "RMSNorm2d", nb::arg("num_channels"));
 }
 
 }  // namespace
@@ -106,8 +86,8 @@ void add_layers(nb::module_& m) {
   Layer<SiLU>(m, "SiLU", "silu().").def(nb::init<>());
   Layer<Identity>(m, "Identity", doc("Identity")).def(nb::init<>());
   Layer<Flatten>(m, "Flatten", doc("Flatten"))
-      .def(nb::init<int64_t, int64_t>(), nb::arg("start") = 1, nb::arg("end") = -1);
-  Layer<Dropout>(m, "Dropout", doc("Dropout")).def(nb::init<double>(), nb::arg("rate") = 0.5);
+      .def(nb::init<int64_t, int64_t>(), nb::arg("start_dim") = 1, nb::arg("end_dim") = -1);
+  Layer<Dropout>(m, "Dropout", doc("Dropout")).def(nb::init<double>(), nb::arg("p") = 0.5);
   Layer<MaxPool2d>(m, "MaxPool2d", "max_pool2d().")
       .def(
           "__init__",

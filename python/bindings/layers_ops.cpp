@@ -47,7 +47,7 @@ void add_layers_ops(nb::module_& m) {
                        .padding = pair_of(padding),
                        .ceil_mode = ceil_mode});
         },
-        nb::arg("x"), nb::arg("kernel") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
+        nb::arg("x"), nb::arg("kernel_size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
         nb::arg("ceil_mode") = false, Released(), doc(name));
   };
   pool("max_pool2d", &max_pool2d);
@@ -55,12 +55,12 @@ void add_layers_ops(nb::module_& m) {
   m.def(
       "adaptive_avg_pool2d",
       [](const Tensor& x, const PairArgument& output) { return adaptive_avg_pool2d(x, pair_of(output)); }, nb::arg("x"),
-      nb::arg("output"), Released(), doc("adaptive_avg_pool2d"));
+      nb::arg("output_size"), Released(), doc("adaptive_avg_pool2d"));
   m.def(
-      "dropout", [](const Tensor& x, double rate) { return dropout(x, rate, true); }, nb::arg("x"),
-      nb::arg("rate") = 0.5, Released(), doc("dropout"));
-  m.def("softmax", &softmax, nb::arg("x"), nb::arg("axis") = -1, Released(), doc("softmax"));
-  m.def("log_softmax", &log_softmax, nb::arg("x"), nb::arg("axis") = -1, Released(), doc("log_softmax"));
+      "dropout", [](const Tensor& x, double rate) { return dropout(x, rate, true); }, nb::arg("x"), nb::arg("p") = 0.5,
+      Released(), doc("dropout"));
+  m.def("softmax", &softmax, nb::arg("x"), nb::arg("dim") = -1, Released(), doc("softmax"));
+  m.def("log_softmax", &log_softmax, nb::arg("x"), nb::arg("dim") = -1, Released(), doc("log_softmax"));
   m.def(
       "cross_entropy",
       [](const Tensor& logits, const Tensor& target, double label_smoothing, const std::string& reduction,
@@ -71,7 +71,7 @@ void add_layers_ops(nb::module_& m) {
                               .weight = tensor_or_none(weight),
                               .ignore_index = ignore_index});
       },
-      nb::arg("logits"), nb::arg("target"), nb::kw_only(), nb::arg("label_smoothing") = 0.0,
+      nb::arg("input"), nb::arg("target"), nb::kw_only(), nb::arg("label_smoothing") = 0.0,
       nb::arg("reduction") = "mean", nb::arg("weight") = nb::none(), nb::arg("ignore_index") = -100, Released(),
       doc("cross_entropy"));
   m.def(
@@ -85,7 +85,7 @@ void add_layers_ops(nb::module_& m) {
              .pos_weight = tensor_or_none(pos_weight),
              .reduction = reduction_named("binary_cross_entropy_with_logits", reduction)});
       },
-      nb::arg("logits"), nb::arg("target"), nb::kw_only(), nb::arg("label_smoothing") = 0.0,
+      nb::arg("input"), nb::arg("target"), nb::kw_only(), nb::arg("label_smoothing") = 0.0,
       nb::arg("weight") = nb::none(), nb::arg("pos_weight") = nb::none(), nb::arg("reduction") = "mean", Released(),
       doc("binary_cross_entropy_with_logits"));
 }

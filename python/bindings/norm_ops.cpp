@@ -106,21 +106,21 @@ void add_map_norms(nb::module_& m) {
       [](const Tensor& x, const Tensor& alpha, const Optional& weight, const Optional& bias, int64_t axis) {
         return dynamic_tanh(x, alpha, tensor_or_none(weight), tensor_or_none(bias), {.axis = axis});
       },
-      nb::arg("x"), nb::arg("alpha"), NORMA_AFFINE, nb::arg("axis") = 1, Released(), doc("dynamic_tanh"));
+      nb::arg("x"), nb::arg("alpha"), NORMA_AFFINE, nb::arg("dim") = 1, Released(), doc("dynamic_tanh"));
   m.def(
       "dynamic_erf",
       [](const Tensor& x, const Tensor& alpha, const Tensor& shift, const Optional& weight, const Optional& bias,
          int64_t axis) {
         return dynamic_erf(x, alpha, shift, tensor_or_none(weight), tensor_or_none(bias), {.axis = axis});
       },
-      nb::arg("x"), nb::arg("alpha"), nb::arg("shift"), NORMA_AFFINE, nb::arg("axis") = 1, Released(),
+      nb::arg("x"), nb::arg("alpha"), nb::arg("shift"), NORMA_AFFINE, nb::arg("dim") = 1, Released(),
       doc("dynamic_erf"));
   m.def(
       "seed_norm",
       [](const Tensor& x, const Tensor& weight, const Tensor& alpha, const Tensor& beta, int64_t axis, double eps) {
         return seed_norm(x, weight, alpha, beta, {.eps = eps, .axis = axis});
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("alpha"), nb::arg("beta"), nb::arg("axis") = 1, nb::kw_only(),
+      nb::arg("x"), nb::arg("weight"), nb::arg("alpha"), nb::arg("beta"), nb::arg("dim") = 1, nb::kw_only(),
       nb::arg("eps") = SeedNormOptions{}.eps, Released(), doc("seed_norm"));
   m.def(
       "filter_response_norm",

@@ -1,9 +1,16 @@
 #include "python/bindings/bindings.h"
 
 #include "nn/norm/factory.h"
+#include "nn/norm/norm.h"
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
+#include <nanobind/stl/tuple.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <tuple>
 
 namespace norma::python {
 
@@ -27,7 +34,7 @@ auto in_one_line(const std::string& name, F&& f) {
 
 /// A layer of a class of Python as it stands in networks, under the names that it has there. What it returns is
 /// checked, so that a mistake is said where it is made.
-class CheckedNorm final : public nn::Module {
+class CheckedNorm final : public nn::Norm {
  public:
   CheckedNorm(std::string name, const std::shared_ptr<nn::Module>& layer) : name_(std::move(name)), layer_(layer) {
     for (const auto& [parameter, x] : layer_->own_parameters()) {
@@ -40,16 +47,37 @@ class CheckedNorm final : public nn::Module {
       register_module(child, module);
     }
   }
-  Tensor forward(const Tensor& x) override {
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override {
     layer_->train(is_training());
     const Tensor y = in_one_line(name_, [&] { return (*layer_)(x); });
     check(y.sizes() == x.sizes(), name_, "forward: expected a tensor of sizes {}, as the input's, got sizes {}",
           to_string(x.sizes()), to_string(y.sizes()));
-    return norma::to(y, x.dtype());  // float32 parameters have made float32 of 16 bits
+    return activate(norma::to(y, x.dtype()), then);  // float32 parameters have made float32 of 16 bits
+  }
+  [[nodiscard]] nn::Invariance invariance() const override {
+    constexpr std::string_view kNames[] = {"none", "scale", "scale_and_shift"};  // in the order of nn::Invariance
+    const std::string name = answer<std::string>("invariance").value_or("none");
+    const auto found = std::ranges::find(kNames, name);
+    check(found != std::end(kNames), name_, "invariance: expected none, scale or scale_and_shift, got '{}'", name);
+    return static_cast<nn::Invariance>(found - std::begin(kNames));
+  }
+  [[nodiscard]] std::optional<nn::Bend> bend() const override {
+    const auto found = answer<std::tuple<double, double, double>>("bend");
+    return found ? std::optional(std::make_from_tuple<nn::Bend>(*found)) : std::nullopt;
   }
   [[nodiscard]] std::string name() const override { return layer_->name(); }
 
  private:
+  /// The result of a method of the class in Python; none if it has no such method.
+  template <class T>
+  [[nodiscard]] std::optional<T> answer(const char* method) const {
+    const nb::gil_scoped_acquire gil;
+    const nb::object layer = nb::cast(layer_);
+    return in_one_line(name_, [&] {
+      return nb::hasattr(layer, method) ? std::optional(nb::cast<T>(layer.attr(method)())) : std::nullopt;
+    });
+  }
+
   std::string name_;
   std::shared_ptr<nn::Module> layer_;
 };

@@ -3,6 +3,7 @@
 #include "nn/optim/clip.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/optimizers.h"
+#include "nn/optim/schedule.h"
 
 namespace norma::python {
 
@@ -24,6 +25,21 @@ std::vector<nn::ParameterGroup> groups_of(const Parameters& parameters, double w
 
 constexpr const char* kParameters =
     "Tensors, all of which decay, or a module, whose norms, biases and other vectors do not.";
+
+template <class Class, class Options>
+void add_adaptive(nb::module_& m, const char* name, double weight_decay) {
+  nb::class_<Class, nn::Optimizer>(m, name, doc(name))
+      .def(
+          "__init__",
+          [](Class* self, const Parameters& params, double lr, std::pair<double, double> betas, double eps,
+             double decay) {
+            new (self) Class(groups_of(params, decay),
+                             Options{.lr = lr, .beta1 = betas.first, .beta2 = betas.second, .eps = eps});
+          },
+          nb::arg("params"), nb::arg("lr") = Options{}.lr, nb::kw_only(),
+          nb::arg("betas") = std::pair(Options{}.beta1, Options{}.beta2), nb::arg("eps") = Options{}.eps,
+          nb::arg("weight_decay") = weight_decay, kParameters);
+}
 
 }  // namespace
 
@@ -49,30 +65,10 @@ void add_optimizers(nb::module_& m) {
             new (self) Sgd(groups_of(parameters, weight_decay),
                            {.lr = lr, .momentum = momentum, .dampening = dampening, .nesterov = nesterov});
           },
-          nb::arg("parameters"), nb::arg("lr") = SgdOptions{}.lr, nb::kw_only(), nb::arg("momentum") = 0.0,
+          nb::arg("params"), nb::arg("lr") = SgdOptions{}.lr, nb::kw_only(), nb::arg("momentum") = 0.0,
           nb::arg("dampening") = 0.0, nb::arg("weight_decay") = 0.0, nb::arg("nesterov") = false, kParameters);
-  nb::class_<AdamW, Optimizer>(m, "AdamW", doc("AdamW"))
-      .def(
-          "__init__",
-          [](AdamW* self, const Parameters& parameters, double lr, std::pair<double, double> betas, double eps,
-             double weight_decay) {
-            new (self) AdamW(groups_of(parameters, weight_decay),
-                             {.lr = lr, .beta1 = betas.first, .beta2 = betas.second, .eps = eps});
-          },
-          nb::arg("parameters"), nb::arg("lr") = AdamWOptions{}.lr, nb::kw_only(),
-          nb::arg("betas") = std::pair(AdamWOptions{}.beta1, AdamWOptions{}.beta2), nb::arg("eps") = AdamWOptions{}.eps,
-          nb::arg("weight_decay") = 1e-2, kParameters);
-  nb::class_<Lamb, Optimizer>(m, "Lamb", doc("Lamb"))
-      .def(
-          "__init__",
-          [](Lamb* self, const Parameters& parameters, double lr, std::pair<double, double> betas, double eps,
-             double weight_decay) {
-            new (self) Lamb(groups_of(parameters, weight_decay),
-                            {.lr = lr, .beta1 = betas.first, .beta2 = betas.second, .eps = eps});
-          },
-          nb::arg("parameters"), nb::arg("lr") = LambOptions{}.lr, nb::kw_only(),
-          nb::arg("betas") = std::pair(LambOptions{}.beta1, LambOptions{}.beta2), nb::arg("eps") = LambOptions{}.eps,
-          nb::arg("weight_decay") = 0.0, kParameters);
+  add_adaptive<AdamW, AdamWOptions>(m, "AdamW", /* weight_decay= */ 1e-2);
+  add_adaptive<Lamb, LambOptions>(m, "Lamb", /* weight_decay= */ 0);
   nb::class_<Muon, Optimizer>(m, "Muon", doc("Muon"))
       .def(
           "__init__",
@@ -81,10 +77,16 @@ void add_optimizers(nb::module_& m) {
             new (self) Muon(groups_of(parameters, weight_decay),
                             {.lr = lr, .momentum = momentum, .eps = eps, .beta1 = betas.first, .beta2 = betas.second});
           },
-          nb::arg("parameters"), nb::arg("lr") = MuonOptions{}.lr, nb::kw_only(),
+          nb::arg("params"), nb::arg("lr") = MuonOptions{}.lr, nb::kw_only(),
           nb::arg("momentum") = MuonOptions{}.momentum,
           nb::arg("betas") = std::pair(MuonOptions{}.beta1, MuonOptions{}.beta2), nb::arg("eps") = MuonOptions{}.eps,
           nb::arg("weight_decay") = 0.0, kParameters);
+  m.def("_cosine_schedule",
+        [](int64_t steps, double final) { return cosine_schedule({.steps = steps, .final = final}); });
+  m.def("_one_cycle_schedule", [](int64_t steps, double pct_start, double div_factor, double final_div_factor) {
+    return one_cycle_schedule(
+        {.steps = steps, .pct_start = pct_start, .div_factor = div_factor, .final_div_factor = final_div_factor});
+  });
   m.def("clip_gradients_by_norm", &clip_gradients_by_norm, nb::arg("parameters"), nb::arg("max_norm"), Released(),
         doc("clip_gradients_by_norm"));
 }

@@ -93,7 +93,7 @@ namespace norma::python {
 
 void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   const auto binary = [&](const char* name, const char* dunder, auto f) {
-    m.def(name, with_operand(f), nb::arg("a"), nb::arg("b"), Released(), doc(name));
+    m.def(name, with_operand(f), nb::arg("input"), nb::arg("other"), Released(), doc(name));
     tensor.def(dunder, with_operand(f), nb::is_operator(), Released());
   };
   binary("add", "__add__", [](const Tensor& a, const auto& b) { return add(a, b); });
@@ -119,8 +119,8 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
           "__abs__", [](const Tensor& x) { return abs(x); }, Released());
   // NumPy would take a tensor for an array, and the result would have no tape. So it leaves array + x to x.
   tensor.attr("__array_ufunc__") = nb::none();
-  m.def("maximum", &maximum, nb::arg("a"), nb::arg("b"), Released(), doc("maximum"));
-  m.def("where", &where, nb::arg("condition"), nb::arg("a"), nb::arg("b"), Released(), doc("where"));
+  m.def("maximum", &maximum, nb::arg("input"), nb::arg("other"), Released(), doc("maximum"));
+  m.def("where", &where, nb::arg("condition"), nb::arg("input"), nb::arg("other"), Released(), doc("where"));
   const auto unary = [&](const char* name, Tensor (*f)(const Tensor&)) {
     m.def(name, f, nb::arg("x"), Released(), doc(name));
     tensor.def(name, f, Released(), doc(name));
@@ -144,7 +144,7 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
                                               {{"none", GeluApproximation::none}, {"tanh", GeluApproximation::tanh}}));
       },
       nb::arg("x"), nb::arg("approximate") = "none", Released(), doc("gelu"));
-  m.def("clamp", &clamp, nb::arg("x"), nb::arg("low"), nb::arg("high"), Released(), doc("clamp"));
+  m.def("clamp", &clamp, nb::arg("x"), nb::arg("min"), nb::arg("max"), Released(), doc("clamp"));
   // In place.
   const auto in_place = [&](const char* name, auto f) {
     tensor.def(
@@ -152,7 +152,7 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
         [f](Tensor x, const Operand& b) {
           return std::visit([&](const auto& operand) -> Tensor { return f(x, operand); }, beside(x, b));
         },
-        nb::arg("b"), Released());
+        nb::arg("other"), Released());
   };
   in_place("add_", [](Tensor& x, const auto& b) { return add_(x, b); });
   in_place("mul_", [](Tensor& x, const auto& b) { return mul_(x, b); });
@@ -169,16 +169,16 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
             copy_into(source.storage() == x.storage() ? copy_of(source) : source, x.detach());
             return x;
           },
-          nb::arg("source"), Released(), "Writes the values of `source`, which broadcasts, into this tensor.")
+          nb::arg("src"), Released(), "Writes the values of `src`, which broadcasts, into this tensor.")
       .def(
-          "sub_", [](Tensor x, const Tensor& b) { return sub_(x, b); }, nb::arg("b"), Released())
+          "sub_", [](Tensor x, const Tensor& b) { return sub_(x, b); }, nb::arg("other"), Released())
       .def(
-          "div_", [](Tensor x, const Tensor& b) { return div_(x, b); }, nb::arg("b"), Released())
+          "div_", [](Tensor x, const Tensor& b) { return div_(x, b); }, nb::arg("other"), Released())
       .def(
           "relu_", [](Tensor x) { return relu_(x); }, Released())
       .def(
-          "clamp_", [](Tensor x, double low, double high) { return clamp_(x, low, high); }, nb::arg("low"),
-          nb::arg("high"), Released());
+          "clamp_", [](Tensor x, double low, double high) { return clamp_(x, low, high); }, nb::arg("min"),
+          nb::arg("max"), Released());
 }
 
 }  // namespace norma::python

@@ -72,6 +72,13 @@ void add_tensor(nb::module_& m) {
           "'contiguous' or 'channels_last': the format that results computed from this tensor have.")
       .def_prop_ro("version", &Tensor::version, "In-place changes so far, counted over all views of the memory.")
       .def("numel", &Tensor::numel)
+      .def("dim", &Tensor::rank)
+      .def(
+          "size",
+          [](const Tensor& x, std::optional<int64_t> dim) {
+            return dim ? nb::cast(x.size(*dim)) : nb::cast(x.sizes());
+          },
+          nb::arg("dim") = nb::none(), nb::sig("def size(self, dim: int | None = None) -> typing.Any"))
       .def(
           "is_contiguous",
           [](const Tensor& x, const std::string& format) {

@@ -12,32 +12,30 @@ __all__ = [
     "ReLU", "Sequential", "SiLU", "make_norm", "norm_names"]
 
 
-class _Parameter:
-    def __init__(self, data: Tensor) -> None:
-        self.data = data
+def _marked(data: Tensor, kind: str, requires_grad: bool) -> Tensor:
+    """A tensor on the memory of `data` that is registered where a Module gets it as an attribute."""
+    x = data.detach()
+    x.requires_grad = requires_grad
+    x._kind = kind  # type: ignore[attr-defined]
+    return x
 
 
-class _Buffer:
-    def __init__(self, data: Tensor) -> None:
-        self.data = data
-
-
-def Parameter(data: Tensor) -> Tensor:  # noqa: N802
-    """A tensor that a Module trains: assigned to an attribute, it is the tensor itself, registered under that name."""
-    return cast(Tensor, _Parameter(data))
+def Parameter(data: Tensor, requires_grad: bool = True) -> Tensor:  # noqa: N802
+    """A tensor that is trained; assigned to an attribute of a Module, it is registered under that name."""
+    return _marked(data, "parameter", requires_grad)
 
 
 def Buffer(data: Tensor) -> Tensor:  # noqa: N802
     """A tensor that a Module keeps and does not train, likewise."""
-    return cast(Tensor, _Buffer(data))
+    return _marked(data, "buffer", False)
 
 
 def _set_attribute(self: Module, name: str, value: Any) -> None:
     registered = self.__dict__.setdefault("_registered", {})
-    if isinstance(value, (_Parameter, _Buffer)):
-        register = self.register_parameter if isinstance(value, _Parameter) else self.register_buffer
-        value = register(name, value.data)
-        registered[name] = type(value)
+    kind = vars(value).get("_kind") if isinstance(value, Tensor) else None
+    if kind:
+        value = (self.register_parameter if kind == "parameter" else self.register_buffer)(name, value)
+        registered[name] = kind
     elif isinstance(value, Module):
         self.register_module(name, value)
         registered[name] = Module

@@ -15,7 +15,7 @@ using test::TemporaryFolder;
 TEST_CASE("norma audit: table on the terminal, files in the folder") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
-                                    "audit --quick --norms layer,rms --statistics stable,sum_of_squares "
+                                    "audit --quick --norms layer,rms2d --statistics stable,sum_of_squares "
                                     "--dtypes float32 --cases offset_0,offset_1e4,rand_100 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("float32 layer: 6 measurements so far, ") != std::string::npos);
@@ -31,7 +31,7 @@ TEST_CASE("norma audit: table on the terminal, files in the folder") {
   const auto json = test::parse_json(read_file(folder / "o/results.json"));
   CHECK(json["quick"] == true);
   CHECK(json["complete"] == true);
-  CHECK(json["command"].get<std::string>().starts_with("norma audit --quick --norms layer,rms"));
+  CHECK(json["command"].get<std::string>().starts_with("norma audit --quick --norms layer,rms2d"));
 
   const Outcome again = run_norma(folder.path(), "audit --quick --output o");
   CHECK(again.code == 2);
@@ -41,7 +41,7 @@ TEST_CASE("norma audit: table on the terminal, files in the folder") {
 TEST_CASE("norma audit: --quiet shows no progress, and the folder has a name of its own") {
   const TemporaryFolder folder;
   const Outcome outcome =
-      run_norma(folder.path(), "audit --quick --quiet --norms rms --dtypes float32 --cases one_element");
+      run_norma(folder.path(), "audit --quick --quiet --norms rms2d --dtypes float32 --cases one_element");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("so far") == std::string::npos);
   CHECK(outcome.out.find("all of them: runs/audit-") != std::string::npos);

@@ -48,6 +48,24 @@ TEST_CASE("norma eval: --use-ema takes the averaged weights of a run, and withou
   CHECK_MESSAGE(none.err.find("o/last.safetensors") != std::string::npos, none.err);
 }
 
+TEST_CASE("norma average: --best takes the weights whose accuracy ranks them, and train says whose it is") {
+  const TemporaryFolder folder;
+  const Outcome trained = run_norma(folder.path(), kTrain + "--model-ema");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK(trained.out.find(" % with averaged weights (eval --use-ema), after step ") != std::string::npos);
+  const Outcome best = run_norma(folder.path(), "average o --best 1 --output best.safetensors");
+  REQUIRE_MESSAGE(best.code == 0, best.err);
+  CHECK(best.out.ends_with("the average of the averaged weights (--model-ema) of 1 checkpoint: best.safetensors\n"));
+  const std::string file = best.out.substr(0, best.out.find(':'));
+  REQUIRE(run_norma(folder.path(), "average " + file + " --use-ema --output ema.safetensors").code == 0);
+  const auto best_weights = data::load_safetensors(folder / "best.safetensors").tensors;
+  const auto averages = data::load_safetensors(folder / "ema.safetensors").tensors;
+  REQUIRE(best_weights.size() == averages.size());
+  for (size_t i = 0; i < averages.size(); ++i) {
+    CHECK(best_weights[i].second.to_vector<double>() == averages[i].second.to_vector<double>());
+  }
+}
+
 TEST_CASE("norma train: --tensorboard writes an event file with curves and the norms' weights") {
   const TemporaryFolder folder;
   const Outcome trained = run_norma(folder.path(), kTrain + "--tensorboard --model-ema");

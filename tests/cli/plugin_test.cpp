@@ -87,7 +87,7 @@ TEST_CASE("norma compare --plugin: a norm of one's own beside ours, and --resume
   const Outcome without = run_norma(folder.path(), "compare --resume o");
   CHECK(without.code == 2);
   CHECK(without.err ==
-        fmt::format("norma: resume: norm 'column' comes from a plug-in, which is not loaded: add --plugin "
+        fmt::format("norma: compare: norm 'column' comes from a plug-in, which is not loaded: add --plugin "
                     "{} --plugin {}\n",
                     plugin("by_spec"), plugin("by_ops")));
 }

@@ -58,7 +58,7 @@ TEST_CASE("audit: CUDA's kernels are as exact as the CPU's") {
 TEST_CASE("audit: the report names the device") {
   const DefaultDeviceGuard guard(kCudaEmulated);
   const Audit audit = run_audit(
-      {.norms = {"rms"}, .statistics = {"stable"}, .dtypes = {"float32"}, .cases = {"offset_0"}, .quick = true});
+      {.norms = {"rms2d"}, .statistics = {"stable"}, .dtypes = {"float32"}, .cases = {"offset_0"}, .quick = true});
   CHECK(audit.measurements.size() == 1);
   CHECK(test::parse_json(to_json(audit))["environment"]["device"] == "cuda-emulated:0");
 }

@@ -190,7 +190,7 @@ TEST_CASE("audit: stable and compensated are below 2e-6 at offsets of 1e4 and 1e
           CAPTURE(name);
           const Accuracy accuracy = truth.accuracy(apply_norm(norm, inputs, statistics, layout));
           CHECK(accuracy.output.worst <= 2e-6);
-          CHECK(accuracy.dx.worst <= 2e-4);  // x / std: sums of dy * x lose digits where x is large
+          CHECK(accuracy.dx.worst <= (norm.name == "simple2d" ? 4e-3 : 2e-6));  // sums of dy * x: x is large
           CHECK(accuracy.dweight.worst <= 2e-6);
         }
       }
@@ -285,7 +285,7 @@ TEST_CASE("audit: what a dtype cannot hold") {
 TEST_CASE("audit: names that are unknown or come twice") {
   CHECK_THROWS_WITH_AS(check_options({.norms = {"bath"}}), "audit: norms: unknown norm 'bath'; did you mean 'batch'?",
                        Error);
-  CHECK_THROWS_WITH_AS(check_options({.norms = {"batch", "rms", "batch"}}),
+  CHECK_THROWS_WITH_AS(check_options({.norms = {"batch", "rms2d", "batch"}}),
                        "audit: norms: expected each once, got batch twice", Error);
   CHECK_THROWS_WITH_AS(check_options({.statistics = {"stabel"}}),
                        "audit: statistics: unknown statistics 'stabel'; did you mean 'stable'?", Error);
@@ -293,10 +293,14 @@ TEST_CASE("audit: names that are unknown or come twice") {
                        "audit: dtypes: unknown dtype 'float23'; did you mean 'float32'?", Error);
   CHECK_THROWS_WITH_AS(check_options({.cases = {"offset_1e5"}}),
                        "audit: cases: unknown case 'offset_1e5'; did you mean 'offset_1e2'?", Error);
+  CHECK_THROWS_WITH_AS(check_options({.norms = {"sync_batch"}}),
+                       "audit: norms: sync_batch has no definition in plain loops; check-norm --norms sync_batch "
+                       "compares it with its own float64",
+                       Error);
 }
 
 TEST_CASE("audit: the report holds every measurement, timing and omission") {
-  const Audit audit = run_audit({.norms = {"layer", "rms"},
+  const Audit audit = run_audit({.norms = {"layer", "rms2d"},
                                  .statistics = {"two_pass", "sum_of_squares"},
                                  .dtypes = {"float32", "float16"},
                                  .cases = {"offset_0", "huge_1e19", "two_values"},

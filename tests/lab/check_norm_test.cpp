@@ -135,7 +135,7 @@ TEST_CASE("check_norm: a gradient that is NaN for constant input, or summed in 1
     const Tensor deviation = sqrt(mean(centred * centred, {1}, {.keepdim = true})) + 1e-5;
     return to(centred / deviation * view(weight, {x.size(1), 1, 1}), x.dtype());
   });
-  CHECK(find(root, "exactness").text == "gradient of x: expected finite numbers, got nan for input [4, 8, 9, 7]");
+  CHECK(find(root, "exactness").text == "gradient of x: expected finite numbers, got nan for input [4, 16, 9, 7]");
   const NormCheckReport coarse = report_of([](const Tensor& x, const Tensor& weight) {
     const Tensor y = layer_norm(x, weight);
     return record("coarse", {y}, y.detach(), {}, [](const Tensor& dy, const BackwardContext&) -> Tensors {
@@ -143,7 +143,7 @@ TEST_CASE("check_norm: a gradient that is NaN for constant input, or summed in 1
     });
   });
   CHECK(failed(coarse) == "dtypes");
-  CHECK(find(coarse, "dtypes").text.find("bfloat16, input [3, 8, 5, 4]: expected a gradient of x within ") == 0);
+  CHECK(find(coarse, "dtypes").text.find("bfloat16, input [3, 16, 5, 4]: expected a gradient of x within ") == 0);
 }
 
 TEST_CASE("check_norm: a norm of one image that goes by its strides") {
@@ -234,6 +234,83 @@ TEST_CASE("check_norm: running statistics of something else than the batch's cha
         CheckOutcome::noted);
 }
 
+namespace {
+
+/// Batch norm that divides by the root of the mean square: of the batch in training, of a buffer in evaluation.
+class RunningRms : public nn::Module {
+ public:
+  RunningRms(int64_t channels, double momentum, bool goes_by_it)
+      : square_(register_buffer("running_ms", ones({channels}))), momentum_(momentum), goes_by_it_(goes_by_it) {}
+  Tensor forward(const Tensor& x) override {
+    const Tensor of_batch = mean(x * x, {0, 2, 3});
+    if (is_training()) {
+      const NoGradGuard guard;
+      add_(mul_(square_, 1 - momentum_), norma::to(of_batch, square_.dtype()) * momentum_);
+    }
+    const Tensor square = is_training() ? of_batch : goes_by_it_ ? square_ : square_ * 0 + 3;
+    return norma::to(x / sqrt(view(square, {x.size(1), 1, 1}) + 1e-5), x.dtype());
+  }
+  [[nodiscard]] std::string name() const override { return "RunningRms"; }
+
+ private:
+  Tensor square_;
+  double momentum_;
+  bool goes_by_it_;
+};
+
+NormCheck running_rms(double momentum, bool goes_by_it) {
+  nn::register_norm("running_rms", [momentum, goes_by_it](int64_t channels) {
+    return std::make_shared<RunningRms>(channels, momentum, goes_by_it);
+  });
+  return find(check_norm("running_rms", {.quick = true}), "running statistics");
+}
+
+}  // namespace
+
+TEST_CASE("check_norm: evaluation by a buffer of any name, which has to move, and towards the batch") {
+  const NormCheck right = running_rms(0.1, true);
+  CHECK(right.outcome == CheckOutcome::passed);
+  CHECK(right.text == "running_ms: evaluation comes within 0 % of training");
+  const NormCheck stands = running_rms(0, true);
+  CHECK(stands.outcome == CheckOutcome::failed);
+  CHECK_MESSAGE(stands.text.ends_with(" % of the largest number away, and no buffer moves"), stands.text);
+  const NormCheck ignored = running_rms(0.1, false);
+  CHECK(ignored.outcome == CheckOutcome::failed);
+  CHECK_MESSAGE(ignored.text.ends_with("(training moves running_ms)"), ignored.text);
+}
+
+TEST_CASE("check_norm: as many channels as make sets of sixteen numbers") {
+  // RMS norm over the channels of each of eight groups, at each pixel.
+  const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
+    return reshape(normalize(reshape(x, {x.size(0) * 8, x.size(1) / 8, x.size(2), x.size(3)}),
+                             {.reduce = {1}, .centring = Centring::none}),
+                   x.sizes()) *
+           view(norma::to(weight, x.dtype()), {x.size(1), 1, 1});
+  });
+  CHECK(find(report, "sizes").text == "128 channels: sets of at least 16");
+  CHECK_MESSAGE(find(report, "exactness").outcome == CheckOutcome::passed, find(report, "exactness").text);
+  CHECK(find(check_norm("group:8", {.quick = true}), "sizes").text == "8 channels: sets of at least 16");
+  CHECK(find(check_norm("dyt", {.quick = true}), "sizes").text == "8 channels: sets of 1");
+}
+
+TEST_CASE("check_norm: like another norm, with a weight that is an offset from 1") {
+  class OnePlus : public nn::Module {
+   public:
+    explicit OnePlus(int64_t channels) : weight_(register_parameter("weight", zeros({channels}))) {}
+    Tensor forward(const Tensor& x) override { return layer_norm(x, weight_ + 1.0); }
+    [[nodiscard]] std::string name() const override { return "OnePlus"; }
+
+   private:
+    Tensor weight_;
+  };
+  nn::register_norm("one_plus", [](int64_t channels) { return std::make_shared<OnePlus>(channels); });
+  for (const auto& [norm, other] : {std::pair("one_plus", "layer2d[eps=1e-5]"), {"layer2d[eps=1e-5]", "one_plus"}}) {
+    const NormCheck check = check_norm(norm, {.quick = true, .like = other}).checks.front();
+    CHECK_MESSAGE(check.outcome == CheckOutcome::passed, check.text);
+    CHECK(check.text.ends_with("; weight begins at 0 in one and at 1 in the other: taken for 1 + it"));
+  }
+}
+
 TEST_CASE("check_norm: like another norm") {
   const auto like = [](const std::string& norm, const std::string& other) {
     const NormCheckReport report = check_norm(norm, {.quick = true, .like = other});
@@ -299,7 +376,7 @@ TEST_CASE("check_norm: like another norm, but for the size of a parameter") {
   nn::register_norm("one_weight", [](int64_t /*channels*/) { return std::make_shared<OneWeight>(); });
   const NormCheckReport report = check_norm("one_weight", {.quick = true, .like = "layer2d[eps=1e-5]"});
   CHECK_MESSAGE(
-      report.checks.front().text.ends_with("; only one of the two has bias; the two have weight of sizes [1] and [8]"),
+      report.checks.front().text.ends_with("; only one of the two has bias; the two have weight of sizes [1] and [16]"),
       report.checks.front().text);
 }
 

@@ -120,11 +120,13 @@ TEST_CASE("bench-norms: shares above those of a copy, and rounds that lie apart,
       warnings_of(sweep)[0] ==
       "1 of 3 measurements above 100 % of a copy, up to 200 % (batch forward, float32 2x24x7x7, 0.00941 MB): inputs "
       "that stay in the caches ask nothing of memory, and a copy of few bytes takes as long as its call. Compare norms "
-      "on inputs of 4 MB and more.");
+      "on inputs of more than 4 MB.");
   CHECK(warnings_of(sweep)[1] ==
         "1 of 3 measurements with quartiles that lie more than half of the share apart (share_low, share_high in "
         "results.csv): the machine had other work; measure again.");
   CHECK(to_table(sweep).find("  50 to 200  ") != std::string::npos);
+  sweep.rows.back().x_bytes = 12'800'000;
+  CHECK(warnings_of(sweep)[0].ends_with(" Compare norms on inputs of more than 12.8 MB."));
 }
 
 TEST_CASE("bench-norms: on a device that is not the host, and the results name it") {
@@ -138,6 +140,16 @@ TEST_CASE("bench-norms: on a device that is not the host, and the results name i
     CHECK(row.copy_rate > 0);
   }
   CHECK(test::parse_json(to_json(sweep))["environment"]["device"] == "cuda-emulated:0");
+}
+
+TEST_CASE("bench-norms: the time is said before the first shape") {
+  SweepOptions options = small_options();
+  std::vector<std::string> lines;
+  options.log = [&](const std::string& line) { lines.push_back(line); };
+  run_sweep(options);
+  CHECK(lines.front().find(" shapes in float32") != std::string::npos);
+  CHECK(lines.front().find(": about 0:0") != std::string::npos);
+  CHECK(lines.size() > 1);
 }
 
 TEST_CASE("bench-norms: images that are too large are left out") {

@@ -65,6 +65,19 @@ TEST_CASE("repeat command: averaged weights with statistics of their own are tes
   CHECK(repeat_command(comparison, cell) == averages + machine + " --output run && " + test + machine);
 }
 
+TEST_CASE("repeat command: a norm that a program has registered is repeated in Python") {
+  auto [comparison, cell] = with_defaults();
+  cell.norm = "mine[alpha=0.5]";
+  cell.options[kWeights] = kRecalibrated;
+  CHECK(repeat_command(comparison, cell) ==
+        "norma.run(\"train\",\"--model\",\"resnet18\",\"--norm\",\"mine[alpha=0.5]\",\"--model-ema\","
+        "\"--model-ema-decay\",\"0.99\",\"--model-ema-warmup\",\"--output\",\"run\"); "
+        "norma.run(\"eval\",\"--checkpoint\",\"run\",\"--use-ema\",\"--recalibrate\",\"50\")"
+        "  # in the Python program that registers 'mine'");
+  comparison.environment.plugins = {{.file = "/p/c.so", .sha256 = "1", .norms = {"mine"}}};
+  CHECK(repeat_command(comparison, cell).starts_with("norma train --model resnet18 --norm 'mine[alpha=0.5]' "));
+}
+
 TEST_CASE("repeat command: another value of each option is in it") {
   Comparison comparison = example();
   for (const train::RecipeOption& option : train::recipe_options()) {

@@ -444,7 +444,7 @@ TEST_CASE("report.md: the answer, the table, the notes, and nothing that is take
       std::string::npos);
   CHECK(text.find("\nTax: the share of batch norm's throughput") != std::string::npos);
   CHECK(text.find("````sh\nnorma compare --norms '```'\n````\n") != std::string::npos);
-  CHECK(text.find("\nnorma train --model resnet50 --norm 'group|32*'") != std::string::npos);
+  CHECK(text.find("\nnorma.run(\"train\",\"--model\",\"resnet50\",\"--norm\",\"group|32*\",") != std::string::npos);
   // Every line of the table has as many cells.
   for (size_t at = text.find("\n| "); at != std::string::npos; at = text.find("\n| ", at + 1)) {
     const std::string line = text.substr(at + 1, text.find('\n', at + 1) - at - 1);

@@ -4,10 +4,13 @@
 #include "core/tape.h"
 #include "lab/telemetry/health.h"
 #include "lab/telemetry/layer_log.h"
+#include "models/registry.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
 #include "nn/norm/batch_norm.h"
+#include "nn/norm/factory.h"
 #include "nn/sequential.h"
+#include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -148,6 +151,42 @@ TEST_CASE("telemetry: the numbers of a layer are those that a hook sees") {
     CHECK(layer.gap->mean == doctest::Approx(std::sqrt(means / total)).epsilon(1e-4));
     CHECK(layer.gap->deviation == doctest::Approx(std::sqrt(deviations / total)).epsilon(1e-4));
   }
+}
+
+TEST_CASE("telemetry: a norm of one's own is looked at behind its relu, as Norma's are") {
+  class OwnRms : public nn::Module {
+   public:
+    explicit OwnRms(int64_t channels) : weight_(register_parameter("weight", ones({channels}))) {}
+    Tensor forward(const Tensor& x) override { return rms_norm_2d(x, weight_); }
+    [[nodiscard]] std::string name() const override { return "OwnRms"; }
+
+   private:
+    Tensor weight_;
+  };
+  nn::register_norm("own_rms", [](int64_t channels) { return std::make_shared<OwnRms>(channels); });
+  const auto sample_of = [](const std::string& norm) {
+    const auto model = models::create_model("resnet18", {.num_classes = 10, .norm = norm, .small_stem = true});
+    uint64_t seed = 3;
+    for (const auto& [name, x] : model->named_parameters()) {
+      Generator random(++seed);
+      copy_into(mul(randn(x.sizes(), {}, random), 0.1), x.detach());
+    }
+    Generator random(2);
+    const Tensor x = randn({2, 3, 16, 16}, {}, random);
+    return looked_at(*model, x, [](const Tensors& y) -> Tensors { return {sum(y[0])}; });
+  };
+  const HealthSample theirs = sample_of("rms2d");
+  const HealthSample own = sample_of("own_rms");
+  REQUIRE(own.layers.size() == theirs.layers.size());
+  bool any_dead = false;
+  for (size_t i = 0; i < own.layers.size(); ++i) {
+    CAPTURE(own.layers[i].layer);
+    CHECK(own.layers[i].kind == theirs.layers[i].kind);
+    CHECK(own.layers[i].dead_channels == theirs.layers[i].dead_channels);
+    check_same(own.layers[i].output, theirs.layers[i].output);
+    any_dead = any_dead || (own.layers[i].kind == LayerKind::norm && own.layers[i].dead_channels > 0);
+  }
+  CHECK(any_dead);
 }
 
 TEST_CASE("telemetry: dead channels, and elements that are not finite, for either way to look") {

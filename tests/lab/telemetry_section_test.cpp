@@ -127,7 +127,17 @@ TEST_CASE("telemetry: dynamics are charts of the parts that were asked for, and 
     return dynamics_section({{.group = "resnet18", .label = "mine<", .telemetry = &telemetry, .style = 3}}).html;
   };
   CHECK(html(example()).empty());
-  CHECK(html(with([](DynamicsSample&) {})).empty());
+  const Telemetry none = with([](DynamicsSample&) {});
+  CHECK(html(none).empty());
+  const std::string asked = dynamics_section({{.group = "resnet18",
+                                               .label = "mine<",
+                                               .telemetry = &none,
+                                               .dynamics = {.weights = true, .saturation = true}}})
+                                .html;
+  CHECK(asked.find("resnet18 with mine&lt;: no effective learning rates: no norm says that it takes the scale of its "
+                   "input away (invariance()).</p>") != std::string::npos);
+  CHECK(asked.find("resnet18 with mine&lt;: no saturation: no norm says that it is bounded (bend()).</p>") !=
+        std::string::npos);
   const std::string gradients = html(with([](DynamicsSample& sample) {
     sample.layers[0].gradient_norm = 100;
     sample.layers[1].gradient_norm = 0.01;

@@ -244,6 +244,23 @@ TEST_CASE("calibrate_norms: a channel without deviation keeps its weight, and ge
   CHECK(compare_norms(*model, *old, batches)[0].mean <= 1e-9);
 }
 
+TEST_CASE("calibrate_norms, fold_statistics: a norm whose weight is 0, as timm's last one of a block begins") {
+  const auto old = two_norms("batch");
+  give_numbers(*old);
+  fill_(tensor(*old, "1.weight"), 0);
+  const ImageBatches batches = some_batches(DType::float64);
+  for (const bool fold : {false, true}) {
+    const auto model = with_weights_of(*old, [] { return two_norms("group:4"); });
+    fold ? fold_statistics(*model, *old) : calibrate_norms(*model, *old, batches);
+    const std::vector<NormMatch> matches = compare_norms(*model, *old, batches);
+    CHECK(matches[0].is_constant);
+    CHECK(!matches[1].is_constant);
+    for (const double distance : {matches[0].mean, matches[0].deviation, matches[0].output}) {
+      CHECK(distance <= 1e-12);
+    }
+  }
+}
+
 TEST_CASE("calibrate_norms: dyt's alpha follows the size of the inputs") {
   const auto old = two_norms("batch");
   give_numbers(*old);

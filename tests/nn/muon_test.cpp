@@ -3,6 +3,7 @@
 #include "error_text.h"
 #include "nn/optim/optimizers.h"
 #include "ops/matmul/matmul.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "support.h"
@@ -120,6 +121,17 @@ TEST_CASE("newton_schulz: by the definition, and wide, tall and square matrices 
   }
   CHECK(largest_difference(newton_schulz(zeros({4, 5}, {.dtype = DType::float64})),
                            Matrix(4, std::vector<double>(5))) == 0);
+}
+
+TEST_CASE("newton_schulz: the scale of a matrix makes no difference, in float32 neither") {
+  for (const DType dtype : {DType::float32, DType::float64}) {
+    const Tensor x = to(random_tensor({6, 9}, 4), dtype);
+    const Matrix expected = rows_of(to(newton_schulz(x), DType::float64));
+    for (const double scale : {1e-36, 1e-24, 1e-10, 1e-7, 1e18, 1e30, 1e37}) {
+      CAPTURE(scale);
+      CHECK(largest_difference(to(newton_schulz(mul(x, scale)), DType::float64), expected) <= 1e-5);
+    }
+  }
 }
 
 TEST_CASE("muon: steps of filters by the definition in every layout") {

@@ -106,7 +106,8 @@ inline bool starts_with(const NormCase& c, std::string_view prefix) {
 /// The function of a kind with just the tensors that the case has, as a layer.
 class FunctionLayer : public nn::MapNorm {
  public:
-  explicit FunctionLayer(const NormCase& c) : MapNorm(0), c_(c) {
+  explicit FunctionLayer(const NormCase& c) : MapNorm(c.kind, 0, "", /* least= */ 0), c_(c) {
+    apply_ = [this](const Tensor& x, Activation activation) { return apply(x, activation); };
     const Sizes sizes{test::channels_of(c)};
     weight_ = register_parameter("weight", c.affine ? ones(sizes) : Tensor());
     bias_ = register_parameter("bias", c.affine && c.bias ? zeros(sizes) : Tensor());
@@ -117,10 +118,9 @@ class FunctionLayer : public nn::MapNorm {
       running_var_ = register_buffer("running_var", ones(sizes));
     }
   }
-  [[nodiscard]] std::string name() const override { return c_.kind; }
 
- protected:
-  Tensor apply(const Tensor& x, Activation activation) override {
+ private:
+  Tensor apply(const Tensor& x, Activation activation) {
     if (c_.kind == "evonorm_b0") {
       return evo_norm_b0(
           x, running_var_, own_, weight_, bias_,
@@ -138,7 +138,6 @@ class FunctionLayer : public nn::MapNorm {
     return dynamic_tanh(x, own_, weight_, bias_, {.axis = c_.axis, .activation = activation});
   }
 
- private:
   NormCase c_;
   Tensor weight_, bias_, own_, running_var_;
 };

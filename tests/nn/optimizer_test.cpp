@@ -396,6 +396,25 @@ TEST_CASE("clip: adaptively, timm's formula unit by unit") {
   CHECK(to(half.grad(), DType::float32).to_vector<float>() == std::vector<float>(4, 1));
 }
 
+TEST_CASE("clip: adaptively, units whose squares leave float32") {
+  const std::vector<float> weights = {0.6F, 0.8F, 1e-4F, 0, 1e20F, 0, 3, 4};
+  for (const float scale : {1e-25F, 1e-6F, 1.F, 2e21F, 3e38F}) {
+    CAPTURE(scale);
+    Tensor w = from_vector(weights, {4, 2}).set_requires_grad();
+    w.set_grad(from_vector<float>({scale, scale, scale, 0, scale, scale, 0, 0}, {4, 2}));
+    clip_gradients_adaptively({w});
+    const std::vector<float> g = w.grad().to_vector<float>();
+    const auto expected = [&](double norm_of_w, double norm_of_g) {  // the norm of the clipped gradient
+      return std::min(0.01 * norm_of_w, static_cast<double>(scale) * norm_of_g);
+    };
+    const auto norm = [&](size_t unit) { return std::hypot(double{g[2 * unit]}, double{g[2 * unit + 1]}); };
+    CHECK(norm(0) == doctest::Approx(expected(1, std::sqrt(2))).epsilon(1e-6));
+    CHECK(norm(1) == doctest::Approx(expected(1e-3, 1)).epsilon(1e-6));
+    CHECK(norm(2) == doctest::Approx(expected(1e20, std::sqrt(2))).epsilon(1e-6));
+    CHECK(norm(3) == 0);
+  }
+}
+
 TEST_CASE("clip: a norm that is not finite") {
   Tensor x = zeros({2}).set_requires_grad();
   x.set_grad(from_vector<float>({3, NAN}, {2}));

@@ -37,6 +37,12 @@ def group_norm(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: 
         dx = rstd * g
     if fault == "sign":
         dweight = -dweight
+    if fault == "sample":
+        narrower = np.sqrt((a**2).mean(-1, keepdims=True) * a.shape[-1] / (a.shape[-1] - 1) + wide(eps))
+        y = (a / narrower).reshape(x.shape) * w + bias.astype(wide).reshape(along)
+    if fault == "outside":
+        root = 1 / rstd**2 - wide(eps)
+        y = (a / (np.sqrt(np.maximum(root, 0)) + wide(eps))).reshape(x.shape) * w + bias.astype(wide).reshape(along)
     results = [y, dx.reshape(x.shape), dweight, dbias]
     return tuple(None if r is None else r.astype(x.dtype) for r in results)
 
@@ -49,13 +55,16 @@ def test_nothing_is_wrong_with_the_definition_in_wide_numbers() -> None:
 
 @pytest.mark.parametrize(("fault", "text"), [
     ("swapped", "dweight is what dbias should be"), ("missing", "dbias is missing"),
-    ("constant", "dx lacks the terms of the mean and the variance"), ("sign", "dweight has the wrong sign")])
+    ("constant", "dx lacks the terms of the mean and the variance"), ("sign", "dweight has the wrong sign"),
+    ("sample", "the variance is that over n - 1"), ("outside", "eps stands outside the root")])
 def test_faults_are_named(fault: str, text: str) -> None:
     def faulty(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: int) -> Any:
         return group_norm(x, weight, bias, eps, dy, num_groups, fault=fault)
 
     verdicts = list(conformance.check(faulty, "group", framework="numpy", dtypes=("float64",)))
     assert any(text in v.findings for v in verdicts), verdicts[-1]
+    right, line = conformance.verdict_of(verdicts)
+    assert not right and line.startswith("formula WRONG on ordinary inputs (") and text in line
 
 
 def test_what_the_callable_raises_is_a_finding() -> None:
@@ -77,22 +86,63 @@ def test_float32_sums_are_found_out_by_large_means() -> None:
         along = [1, x.shape[1]] + [1] * (x.ndim - 2)
         return (y.reshape(x.shape) * weight.reshape(along) + bias.reshape(along)).astype(x.dtype), *gradients
 
-    wrong = {v.case for v in conformance.check(narrow, "group", framework="numpy", dtypes=("float32",))
-             if not v.passed}
-    assert any(case.startswith("offset_") for case in wrong)
+    right, line = conformance.verdict_of(list(conformance.check(narrow, "group", framework="numpy",
+                                                                dtypes=("float32",))))
+    assert right
+    assert line.startswith("formula right on ordinary inputs; digits lost where the mean is large: offset_1e2, ")
 
 
 def test_norma_itself_passes(tmp_path: Path) -> None:
     for norm in conformance.NORMS:
-        for case in norma._norma._conformance_cases(norm, norma.float32):
+        for case in norma._norma._conformance_cases(norm, norma.float32, [], 4):
             assert set(case.expected()) <= set(conformance.RESULTS)
     conformance.save_cases("rms", "float32", str(tmp_path / "rms.safetensors"))
     stored = norma.load_file(str(tmp_path / "rms.safetensors"))
     assert stored["constant/x"].shape == stored["constant/expected.dx"].shape
 
 
-def test_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
+def test_choice_of_cases_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    verdicts = list(conformance.check(group_norm, "group", framework="numpy", dtypes=("float64",),
+                                      cases=("offset_0", "underflow"), num_groups=32))
+    assert [v.case for v in verdicts] == ["offset_0", "underflow"] and all(v.passed for v in verdicts)
+    with pytest.raises(SystemExit):
+        conformance.main(["test_conformance.group_norm", "--framework", "numpy", "--cases", "offset_2"])
+    assert "unknown case 'offset_2'; did you mean" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        conformance.main(["--help"])
+    assert "\n  underflow          N(0, 1) times 1e-25, eps 0: the squares" in capsys.readouterr().out
+
+
+def raising(*_: Any) -> Any:
+    raise ValueError("no\nsuch thing")
+
+
+def test_what_is_the_same_for_all_inputs_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code = conformance.main([f"{__name__}.raising", "--norm", "layer", "--framework", "numpy"])
+    assert capsys.readouterr().out == f"{__name__}.raising raises ValueError: no such thing (all 35 inputs)\n"
+    assert code == 1
+
+
+def test_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    numpy_norm = [f"{__name__}.group_norm", "--framework", "numpy", "--dtypes", "float64"]
+    assert conformance.main(numpy_norm) == 0
+    assert capsys.readouterr().out.endswith("\nformula right on ordinary inputs\n")
+    assert conformance.main([*numpy_norm, "--strict"]) == 0
+
+
+@pytest.mark.parametrize(("name", "lost"), [
+    ("torch.nn.functional.layer_norm", "offset_1e4"), ("torch.nn.functional.rms_norm", "huge_1e19"),
+    ("torch.nn.functional.group_norm", "offset_1e4"), ("torch.nn.functional.instance_norm", "offset_1e4"),
+    ("torch.nn.functional.batch_norm", "offset_1e4"), ("torch.nn.LayerNorm", "offset_1e4"),
+    ("torch.nn.GroupNorm", "offset_1e4"), ("torch.nn.BatchNorm2d", "offset_1e4"),
+    ("torch.nn.InstanceNorm2d", "offset_1e4"), ("torch.nn.RMSNorm", "huge_1e19")])
+def test_pytorch_has_the_right_formula(name: str, lost: str, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torch")
-    code = conformance.main(["torch.nn.functional.layer_norm", "--dtypes", "float64", "--json"])
-    verdicts = json.loads(capsys.readouterr().out)
-    assert code in (0, 1) and len(verdicts) > 10
+    call = [name, "--dtypes", "float32", "--cases", "offset_0,tiny_variance,offset_1e4,huge_1e19"]
+    assert conformance.main(call) == 0
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert line.startswith("formula right on ordinary inputs; ") and lost in line
+    assert conformance.main([*call, "--strict"]) == 1
+    capsys.readouterr()
+    assert conformance.main([*call, "--json"]) == 0
+    assert {v["case"] for v in json.loads(capsys.readouterr().out)} > {"offset_0", "tiny_variance"}

@@ -56,6 +56,34 @@ def test_training_lowers_the_loss(make) -> None:  # type: ignore[no-untyped-def]
     assert losses[-1] < 0.9 * losses[0] and optimizer.steps == 30
 
 
+def test_a_parameter_is_a_tensor_for_optimizers_and_in_formulas() -> None:
+    weight = nn.Parameter(norma.ones([4, 4]))
+    frozen = nn.Parameter(norma.ones([4]), requires_grad=False)
+    assert weight.requires_grad and weight.is_leaf and not frozen.requires_grad
+    optimizer = optim.Muon([weight], lr=0.1)
+    (weight * weight).sum().backward()
+    optimizer.step()
+    assert weight.abs().sum().item() < 16
+
+
+def test_schedules_of_pytorch() -> None:
+    optimizer = optim.SGD([nn.Parameter(norma.ones([2]))], 0.4)
+    cosine = optim.CosineAnnealingLR(optimizer, T_max=4, eta_min=0.1)
+    rates = [optimizer.lr]
+    for _ in range(4):
+        cosine.step()
+        rates += cosine.get_last_lr()
+    assert np.allclose(rates, 0.1 + 0.3 * (1 + np.cos(np.pi * np.arange(5) / 4)) / 2)
+    cycle = optim.OneCycleLR(optimizer, max_lr=1, total_steps=11)
+    rates = [optimizer.lr]
+    for _ in range(10):
+        cycle.step()
+        rates.append(optimizer.lr)
+    # torch.optim.lr_scheduler.OneCycleLR(torch.optim.SGD([torch.ones(2)], 1), 1, total_steps=11).get_last_lr(), …
+    assert np.allclose(rates[:3] + rates[-1:], [0.04, 0.42234111, 0.96026122, 4e-6], atol=1e-7)
+    assert optim.LambdaLR(optimizer, lambda step: 0.5 ** step).base_lr == optimizer.lr
+
+
 def test_networks_of_the_catalogue_take_any_norm() -> None:
     assert "resnet18" in norma.models.model_names()
     net = norma.models.create_model("resnet18", num_classes=5, norm="layer2d", seed=1)

@@ -1,6 +1,8 @@
 """Norms written in Python: in networks, in check_norm() and in comparisons."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,42 @@ def test_commands_one_after_the_other_and_what_a_norm_raises_in_them(tmp_path: P
     assert failed["reason"] == "late: ValueError: too late"
     with pytest.raises(norma.Error, match="procs: expected the norma command"):
         norma.run("train", model="resnet18", procs=2)
+
+
+def test_dynamics_of_what_a_norm_says_and_the_line_that_repeats_it(tmp_path: Path) -> None:
+    answer: object = "scale"
+
+    @norma.register_norm("says")
+    class Says(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return norma.rms_norm_2d(x)
+
+        def invariance(self) -> object:
+            return answer
+
+        def bend(self) -> tuple[float, float, float]:
+            return 1, 0, 1e-3
+
+    options = {"dataset": "shapes", "img_size": 16, "batch_size": 8, "images": 16, "test_images": 16, "workers": 0}
+    comparison = norma.compare(tmp_path / "c", models=["resnet18"], norms=["says"], timing_rounds=0, quiet=True,
+                               dynamics="weights,saturation", **options)
+    layers = comparison.results["cells"][0]["telemetry"]["health"][0]["dynamics"]["layers"]
+    assert layers["effective_lr"][layers["layer"].index("conv1")] > 0
+    assert layers["saturation"][layers["layer"].index("bn1")] > 0
+    assert 'norma.run("train","--model","resnet18","--norm","says",' in comparison.report()
+    answer = "all"
+    assert norma.run("train", model="resnet18", norm="says", output=tmp_path / "t", quiet=True, **options) == 0
+    with pytest.raises(norma.Error, match="says: invariance: expected none, scale or scale_and_shift, got 'all'"):
+        norma.run("train", model="resnet18", norm="says", output=tmp_path / "u", quiet=True, dynamics="weights",
+                  **options)
+    command = [sys.executable, "-m", "norma", "eval", "--checkpoint", str(tmp_path / "t")]
+    text = subprocess.run(command, capture_output=True, text=True).stderr
+    assert text == (
+        "norma: eval: norm 'says' is none of Norma's, and of no plug-in of the run: a program has registered it. "
+        f'In Python, where it is registered: norma.run("eval", checkpoint="{tmp_path / "t"}")\n')
 
 
 def test_what_forward_returns_is_named() -> None:

@@ -336,3 +336,32 @@ def test_full_of_integers_behind_those_that_doubles_hold() -> None:
     assert norma.full([2, 3, 4, 5], 1, dtype=norma.int64, memory_format="channels_last").strides == (60, 1, 15, 3)
     with pytest.raises(norma.Error, match="fill_: value: expected a number in"):
         norma.full([1], 2**70, dtype=norma.int64)
+
+
+def test_names_and_arguments_of_pytorch() -> None:
+    x = norma.randn([2, 3, 4], dtype=norma.float64)
+    assert x.mean(dim=1, keepdim=True).shape == (2, 1, 4) and x.sum(dim=[0, -1]).shape == (3,)
+    assert x.amax(dim=2).max().item() == x.max().item() and x.argmax(dim=-1).shape == (2, 3)
+    deviation = x.std(dim=0, correction=0)
+    assert np.allclose(deviation.numpy(), x.numpy().std(0)) and x.std().item() == x.var().item() ** 0.5
+    assert x.size() == x.shape and x.size(-1) == 4 and x.size(dim=0) == 2 and x.dim() == 3
+    assert x.view(4, 6).shape == x.view([4, 6]).shape == x.reshape(4, -1).reshape((4, 6)).shape == (4, 6)
+    assert x.permute(2, 0, 1).shape == x.transpose(dim0=0, dim1=2).permute([0, 2, 1]).shape == (4, 2, 3)
+    assert x.unsqueeze(dim=0).expand(5, 2, 3, 4).squeeze(dim=0).shape == (5, 2, 3, 4)
+    assert norma.cat([x, x], dim=1).flatten(start_dim=1).shape == (2, 24)
+    assert norma.clamp(x, min=0, max=1).max().item() <= 1 and norma.softmax(x, dim=-1).shape == x.shape
+    assert norma.full([2], fill_value=3).tolist() == [3, 3]
+
+
+def test_a_missing_attribute_names_the_nearest() -> None:
+    x = norma.ones([2])
+    for holder, name, text in [
+            (x, "reshap", "'Tensor' object has no attribute 'reshap'; did you mean 'reshape'?"),
+            (norma.nn.ReLU(), "parameter", "'ReLU' object has no attribute 'parameter'; did you mean 'parameters'?"),
+            (norma, "layer_norm2d", "module 'norma' has no attribute 'layer_norm2d'; did you mean 'layer_norm_2d'?"),
+            (x, "qqq", "'Tensor' object has no attribute 'qqq'")]:
+        with pytest.raises(AttributeError) as error:
+            getattr(holder, name)
+        assert str(error.value) == text
+    assert not hasattr(x, "__cuda_array_interface__")
+    assert norma.conformance.NORMS

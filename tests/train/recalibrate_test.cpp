@@ -34,7 +34,7 @@ data::Loader batches_of(const Recipe& recipe) {
 
 }  // namespace
 
-TEST_CASE("recalibrate: running statistics are the plain average over the batches") {
+TEST_CASE("recalibrate: running statistics are those of the population, whatever the size of the batches") {
   const Recipe recipe = recipe_of_shapes();
   data::Loader first = batches_of(recipe);
   const auto probe = first.next();
@@ -46,35 +46,39 @@ TEST_CASE("recalibrate: running statistics are the plain average over the batche
   net.children()[1].second->train();
   net.children()[0].second->eval();
 
-  // The average of mean and unbiased variance of each batch, one channel.
+  // Mean and unbiased variance of all images together.
   std::vector<double> mean(static_cast<size_t>(channels));
   std::vector<double> var(mean.size());
   data::Loader batches = batches_of(recipe);
-  int64_t count = 0;
-  for (auto batch = batches.next(); batch && count < 3; batch = batches.next(), ++count) {
-    const Tensor x = batch->images;
-    const std::vector<double> values = to(x, DType::float64).to_vector<double>();
+  std::vector<std::vector<double>> values(mean.size());
+  for (int64_t count = 0; count < 3; ++count) {
+    const Tensor x = batches.next()->images;
+    const std::vector<double> of_batch = to(x, DType::float64).to_vector<double>();
     const auto per_map = static_cast<size_t>(x.size(2) * x.size(3));
-    for (size_t c = 0; c < mean.size(); ++c) {
-      double sum = 0;
-      double squares = 0;
-      double n = 0;
-      for (size_t image = 0; image < static_cast<size_t>(x.size(0)); ++image) {
-        for (size_t i = 0; i < per_map; ++i) {
-          const double v = values[(image * mean.size() + c) * per_map + i];
-          sum += v;
-          squares += v * v;
-          n += 1;
-        }
-      }
-      mean[c] += sum / n / 3;
-      var[c] += (squares - sum * sum / n) / (n - 1) / 3;
+    for (size_t i = 0; i < of_batch.size(); ++i) {
+      values[i / per_map % mean.size()].push_back(of_batch[i]);
+    }
+  }
+  for (size_t c = 0; c < mean.size(); ++c) {
+    const auto n = static_cast<double>(values[c].size());
+    for (const double value : values[c]) {
+      mean[c] += value / n;
+    }
+    for (const double value : values[c]) {
+      var[c] += (value - mean[c]) * (value - mean[c]) / (n - 1);
     }
   }
   data::Loader again = batches_of(recipe);
   CHECK(recalibrate(net, again, 3) == 3);
   for (size_t c = 0; c < mean.size(); ++c) {
     CHECK(std::abs(norm->running_mean().to_vector<float>()[c] - mean[c]) <= 1e-5);
+    CHECK(std::abs(norm->running_var().to_vector<float>()[c] - var[c]) <= 1e-5);
+  }
+  Recipe in_pairs = recipe;
+  in_pairs.batch_size = 2;
+  data::Loader pairs = batches_of(in_pairs);
+  CHECK(recalibrate(net, pairs, 12) == 12);
+  for (size_t c = 0; c < mean.size(); ++c) {
     CHECK(std::abs(norm->running_var().to_vector<float>()[c] - var[c]) <= 1e-5);
   }
   data::Loader all = batches_of(recipe);

@@ -254,3 +254,18 @@ TEST_CASE("resume: another number of training images only between epochs of as m
   inside.options.erase("batches_per_epoch");
   CHECK(Trainer(longer, {.quiet = true}, inside).images_change().empty());
 }
+
+TEST_CASE("resume: a rate that jumps, since onecycle ends elsewhere in a longer run, and one that goes on") {
+  const OneThread one;
+  const TemporaryFolder folder;
+  const auto jump = [&](const char* sched) {
+    Recipe recipe = two_epochs();
+    recipe.sched = sched;
+    recipe.epochs = 1;
+    Trainer(recipe, writing_to(folder / sched)).run();
+    recipe.epochs = 2;
+    return Trainer(recipe, {.quiet = true}, load_checkpoint(folder / sched / "last.safetensors")).rate_jump();
+  };
+  CHECK(jump("step").empty());
+  CHECK(jump("onecycle").find(" → ") != std::string::npos);
+}
