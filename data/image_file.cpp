@@ -19,31 +19,11 @@ namespace {
 
 constexpr const char* kOp = "image";
 
+}  // namespace
+
 void check_fault(const std::string& fault, const std::string& name) {
   check(fault.empty(), kOp, "{}: damaged: {}", name, fault);
 }
-
-// Sizes are checked first: for headers of some gigabytes the decoders report something else, or nothing.
-void decode_jpeg(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  const std::optional<ImageSize> size = jpeg_size(bytes);
-  if (size) {
-    check_image_size(name, size->height, size->width);
-  }
-  check_fault(fault_of_jpeg(bytes), name);
-  check_fault(jpeg_decoder().decode(bytes, *size, channels, image), name);
-}
-
-void decode_png(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  const std::optional<ImageSize> size = png_size(bytes);
-  if (size) {
-    check_image_size(name, size->height, size->width);
-  }
-  const std::string plain = with_plain_pixels(bytes, name);
-  check(size.has_value(), kOp, "{}: damaged: its header makes no sense", name);
-  check_fault(decode_with_stb(plain, *size, channels, image), name);
-}
-
-}  // namespace
 
 void check_image(std::string_view op, const Image& image) {
   check(image.height > 0 && image.width > 0 && (image.channels == 1 || image.channels == 3), op,
@@ -61,17 +41,15 @@ Image read_image(const std::filesystem::path& file, int64_t channels) {
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   check(channels == 1 || channels == 3, kOp, "channels: expected 1 or 3, got {}", channels);
   try {
-    switch (image_kind(bytes)) {
-      case ImageKind::jpeg: decode_jpeg(bytes, name, channels, image); return;
-      case ImageKind::png: decode_png(bytes, name, channels, image); return;
-      case ImageKind::bmp: decode_bmp(bytes, name, channels, image); return;
-      case ImageKind::pnm: decode_pnm(bytes, name, channels, image); return;
-      case ImageKind::other: break;
+    image.orientation = 1;
+    if (const ImageKind* const kind = image_kind(bytes); kind != nullptr && kind->decode != nullptr) {
+      kind->decode(bytes, name, channels, image);
+      return;
     }
   } catch (const std::bad_alloc&) {  // not the file's fault
     throw OutOfMemory(fmt::format("{}: {}: decoding takes more memory than there is", kOp, name));
   }
-  fail(kOp, "{}: expected a JPEG, PNG, BMP or raw PNM image, got {}", name, describe_file(bytes));
+  fail(kOp, "{}: expected a {} image, got {}", name, read_kinds(), describe_file(bytes));
 }
 
 void write_png(const std::filesystem::path& file, const Image& image) {

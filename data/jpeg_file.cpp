@@ -20,6 +20,8 @@ constexpr uint8_t kProgressive = 0xC2;
 constexpr uint8_t kHuffmanTables = 0xC4;
 constexpr uint8_t kEndOfImage = 0xD9;
 constexpr uint8_t kScan = 0xDA;
+constexpr uint8_t kExif = 0xE1;
+constexpr uint8_t kAdobe = 0xEE;
 
 /// The most blocks of 8 x 8 values that all scans together may decode, each counted as often as it comes. Usual scripts
 /// of scans decode a block five times, so even the 2^23 blocks of the largest image with four full components pass.
@@ -239,15 +241,23 @@ struct Scan {
 
 }  // namespace
 
-std::optional<ImageSize> jpeg_size(std::string_view bytes) {
+std::optional<JpegHeader> jpeg_header(std::string_view bytes) {
+  JpegHeader header;
+  bool has_adobe = false;
   size_t i = 0;
   while (const std::optional<Segment> segment = next_segment(bytes, i)) {
-    if (is_frame(segment->marker)) {
-      return segment->content.size() < 5 ? std::nullopt
-                                         : std::optional(ImageSize{.height = two_bytes(segment->content, 1),
-                                                                   .width = two_bytes(segment->content, 3)});
+    const std::string_view content = segment->content;
+    if (segment->marker == kExif && content.starts_with("Exif")) {
+      header.orientation = exif_orientation(content);
     }
-    if (segment->marker == kScan || segment->marker == kEndOfImage) {
+    has_adobe = has_adobe || (segment->marker == kAdobe && content.starts_with("Adobe"));
+    if (is_frame(segment->marker) && content.size() >= 6) {
+      header.height = two_bytes(content, 1);
+      header.width = two_bytes(content, 3);
+      header.unmarked_inks = byte_at(content, 5) == 4 && !has_adobe;
+      return header;
+    }
+    if (is_frame(segment->marker) || segment->marker == kScan || segment->marker == kEndOfImage) {
       return std::nullopt;
     }
   }

@@ -15,12 +15,6 @@ namespace norma::data {
 
 namespace {
 
-#define NORMA_TEXT(x) #x
-#define NORMA_TEXT_OF(x) NORMA_TEXT(x)
-constexpr const char* kVersion = NORMA_TEXT_OF(LIBJPEG_TURBO_VERSION);
-#undef NORMA_TEXT_OF
-#undef NORMA_TEXT
-
 /// libjpeg's handler of errors. It jumps back to guarded(), since no exception may pass through C.
 struct Errors {
   jpeg_error_mgr manager = {};  // first, since libjpeg gives back a pointer to it
@@ -66,7 +60,7 @@ class Decoder {
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
 
-  std::string decode(std::string_view bytes, const ImageSize& size, int64_t channels, Image& image) {
+  std::string decode(std::string_view bytes, const JpegHeader& header, int64_t channels, Image& image) {
     const bool header_is_good = guarded(errors_, [&] {
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
       jpeg_read_header(&info_, /* require_image= */ TRUE);
@@ -76,20 +70,20 @@ class Decoder {
     if (!header_is_good) {
       return reason();
     }
-    if (info_.image_height != size.height || info_.image_width != size.width) {
+    if (info_.image_height != header.height || info_.image_width != header.width) {
       return "it has two sizes";
     }
     const bool is_cmyk = info_.out_color_space == JCS_CMYK;
-    image.set_size(size.height, size.width, channels);
-    std::vector<uint8_t> inks(is_cmyk ? static_cast<size_t>(4 * size.width) : 0);
+    image.set_size(header.height, header.width, channels);
+    std::vector<uint8_t> inks(is_cmyk ? static_cast<size_t>(4 * header.width) : 0);
     const bool pixels_are_good = guarded(errors_, [&] {
       jpeg_start_decompress(&info_);
       while (info_.output_scanline < info_.output_height) {
-        uint8_t* const row = image.pixels.data() + int64_t{info_.output_scanline} * size.width * channels;
+        uint8_t* const row = image.pixels.data() + int64_t{info_.output_scanline} * header.width * channels;
         JSAMPROW to = is_cmyk ? inks.data() : row;
         jpeg_read_scanlines(&info_, &to, 1);
         if (is_cmyk) {
-          put_colours(inks.data(), size.width, channels, row);
+          put_colours(inks.data(), header.width, channels, row);
         }
       }
       jpeg_finish_decompress(&info_);
@@ -124,15 +118,12 @@ class Decoder {
   jpeg_decompress_struct info_ = {};
 };
 
-std::string decode(std::string_view bytes, const ImageSize& size, int64_t channels, Image& image) {
-  return Decoder().decode(bytes, size, channels, image);
+std::string decode(std::string_view bytes, const JpegHeader& header, int64_t channels, Image& image) {
+  return Decoder().decode(bytes, header, channels, image);
 }
 
 }  // namespace
 
-const JpegDecoder* jpeg_turbo() {
-  static constexpr JpegDecoder decoder{.name = "libjpeg-turbo", .version = kVersion, .decode = decode};
-  return &decoder;
-}
+const JpegDecoder kJpegTurbo{.name = "libjpeg-turbo", .decode = decode};
 
 }  // namespace norma::data

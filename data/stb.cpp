@@ -8,7 +8,9 @@
 
 namespace norma::data {
 
-std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64_t channels, Image& image) {
+namespace {
+
+std::string decode(std::string_view bytes, const JpegHeader& header, int64_t channels, Image& image) {
   int width = 0;
   int height = 0;
   int of_file = 0;
@@ -23,10 +25,9 @@ std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64
     if (reason == "outofmem" || reason == "unknown image type") {
       throw std::bad_alloc();
     }
-    // For some damage to a PNG stb gives no reason. The last reason is then that the file is no JPEG.
-    return reason == "no SOI" ? "its pixels cannot be decompressed" : reason;
+    return reason;
   }
-  if (height != size.height || width != size.width) {
+  if (height != header.height || width != header.width) {
     return "it has two sizes";
   }
   image.set_size(height, width, channels);
@@ -34,9 +35,8 @@ std::string decode_with_stb(std::string_view bytes, const ImageSize& size, int64
   return "";
 }
 
-const JpegDecoder* jpeg_stb() {
-  static constexpr JpegDecoder decoder{.name = "stb", .version = "", .decode = decode_with_stb};
-  return &decoder;
-}
+}  // namespace
+
+const JpegDecoder kJpegStb{.name = "stb", .decode = decode};
 
 }  // namespace norma::data

@@ -1,6 +1,7 @@
 #include "data/datasets.h"
 
 #include "data/image_file.h"
+#include "data/image_formats.h"
 #include "data/image_tensor.h"
 #include "data/loader.h"
 #include "data/survey.h"
@@ -198,9 +199,8 @@ TEST_CASE("image folder: a file that is no image is an error that names it, when
   CHECK(dataset->load(0, image) == 0);
   const std::string path = (folder / "train/ant").string();
   CHECK(error_of([&] { dataset->load(1, image); }) ==
-        "image: " + path +
-            "/2.jpg: expected a JPEG, PNG, BMP or raw PNM image, got a text (--skip-bad-images takes the next image in "
-            "its place)");
+        "image: " + path + "/2.jpg: expected a " + read_kinds() +
+            " image, got a text (--skip-bad-images takes the next image in its place)");
   CHECK(error_of([&] { dataset->load(2, image); }).starts_with("image: " + path + "/3.png: "));
   CHECK(dataset->skipped().empty());
 }

@@ -78,7 +78,6 @@ TEST_CASE("jpeg: libjpeg-turbo gives the bytes of Pillow, and stb ones near to t
   const std::vector<std::string> names = jpeg_decoders();
   CHECK(names.back() == "stb");
   CHECK((names.size() == 1 || names.front() == "libjpeg-turbo"));
-  CHECK((names.size() == 2) == !jpeg_turbo_version().empty());
   const WithEachDecoder each([&](const std::string& decoder) {
     for (const std::string& name : cases) {
       CAPTURE(name);
@@ -114,6 +113,30 @@ TEST_CASE("jpeg: inks as grey are the luminance of their colours") {
       const double luminance =
           0.299 * colour.pixels[3 * i] + 0.587 * colour.pixels[3 * i + 1] + 0.114 * colour.pixels[3 * i + 2];
       CHECK(std::abs(grey.pixels[i] - luminance) <= 1.5);
+    }
+  });
+}
+
+TEST_CASE("jpeg: what stb cannot read, or not rightly, asks for libjpeg-turbo") {
+  const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
+  const auto bytes_in = [&](const char* name) {
+    const std::vector<uint8_t> packed = bytes_of(file.find(name));
+    return std::string(packed.begin(), packed.end());
+  };
+  std::string unmarked = bytes_in("cmyk.file");
+  unmarked[unmarked.find("Adobe")] = 'a';  // stb: 232 where Pillow has 3
+  std::string stuffed = bytes_in("4:4:4.file");
+  stuffed.insert(stuffed.find("\xFF\xC4"), std::string("\xFF\0", 2));
+  const WithEachDecoder each([&](const std::string& decoder) {
+    for (const auto& [name, bytes] : {std::pair("cmyk", unmarked), {"4:4:4", stuffed}}) {
+      CAPTURE(name);
+      if (decoder == "stb") {
+        CHECK(fault_of(bytes).find("libjpeg-turbo reads more: Debian's libjpeg62-turbo-dev)") != std::string::npos);
+        continue;
+      }
+      Image image;
+      decode_image(bytes, "x.jpg", 3, image);
+      CHECK(largest_difference(image, file.find(name + std::string(".colour")), 0) == 0);
     }
   });
 }
@@ -182,7 +205,7 @@ TEST_CASE("jpeg: what a decoder keeps between scans is bounded by the size of th
 }
 
 TEST_CASE("jpeg: data that end early inside a scan" *
-          doctest::skip(jpeg_turbo_version().empty())) {  // stb makes up what is missing, where it is not most of it
+          doctest::skip(jpeg_decoders().size() == 1)) {  // stb makes up what is missing, where it is not most of it
   const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
   for (const char* name : {"4:2:0", "progressive", "grey", "restarts", "cmyk"}) {
     CAPTURE(name);
@@ -289,7 +312,7 @@ NORMA_LIMITED_TEST_CASE("image: too little memory for a PNG is no fault of the i
   write_png(folder / "x.png", image);
   const std::string bytes = read_file(folder / "x.png");
   image = {};
-  for (const int64_t room : {1 << 20, 60 << 20, 150 << 20, 250 << 20}) {
+  for (const int64_t room : {1 << 20, 60 << 20}) {
     CAPTURE(room);
     CHECK(error_within(room, [&] { decode_image(bytes, "x.png", 3, image); }) ==
           "image: x.png: decoding takes more memory than there is");
