@@ -56,13 +56,6 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
 /// Turns and mirrors the image as its orientation asks, and sets that to 1.
 void turn_upright(Image& image);
 
-/// The JPEG decoders of this build, the default first: "libjpeg-turbo" (which gives the bytes of Pillow) if the build
-/// has it, and "stb". NORMA_JPEG in the environment forces one by name.
-std::vector<std::string> jpeg_decoders();
-
-/// Forces a JPEG decoder by name; "" returns to the default. Throws Error for a name that is not among them.
-void set_jpeg_decoder(const std::string& name);
-
 /// The libraries by which this build reads images, each with its version.
 std::vector<std::pair<std::string, std::string>> image_libraries();
 

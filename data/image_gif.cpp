@@ -6,17 +6,18 @@
 #include <algorithm>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 namespace norma::data {
 
 namespace {
 
-struct Close {
+struct CloseGif {
   void operator()(GifFileType* file) const { DGifCloseFile(file, nullptr); }
 };
 
-int read(GifFileType* file, GifByteType* to, int count) {
+int read_gif(GifFileType* file, GifByteType* to, int count) {
   auto& bytes = *static_cast<std::string_view*>(file->UserData);
   const size_t there = std::min(bytes.size(), static_cast<size_t>(count));
   std::copy_n(bytes.data(), there, to);
@@ -28,7 +29,7 @@ int read(GifFileType* file, GifByteType* to, int count) {
 
 void decode_gif(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   int error = 0;
-  const std::unique_ptr<GifFileType, Close> file(DGifOpen(&bytes, read, &error));
+  const std::unique_ptr<GifFileType, CloseGif> file(DGifOpen(&bytes, read_gif, &error));
   const auto check_good = [&](bool good) {
     const int code = file == nullptr ? error : file->Error;
     if (!good && code == D_GIF_ERR_NOT_ENOUGH_MEM) {
@@ -78,12 +79,9 @@ void decode_gif(std::string_view bytes, const std::string& name, int64_t channel
     put(colour(background), channels, image.pixels.data() + i * channels);
   }
   std::vector<GifPixelType> row(static_cast<size_t>(frame.Width));
-  struct Pass {
-    int first;
-    int step;
-  };
-  for (const auto& [first, step] :
-       frame.Interlace ? std::vector<Pass>{{0, 8}, {4, 8}, {2, 4}, {1, 2}} : std::vector<Pass>{{0, 1}}) {
+  // Interlaced are every 8th row, those in the middle between, and so on.
+  using Passes = std::vector<std::pair<int, int>>;
+  for (const auto& [first, step] : frame.Interlace ? Passes{{0, 8}, {4, 8}, {2, 4}, {1, 2}} : Passes{{0, 1}}) {
     for (int64_t y = first; y < frame.Height; y += step) {
       check_good(DGifGetLine(file.get(), row.data(), frame.Width) == GIF_OK);
       uint8_t* to = image.pixels.data() + ((frame.Top + y) * width + frame.Left) * channels;

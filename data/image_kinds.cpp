@@ -1,6 +1,4 @@
-#include "core/error.h"
 #include "data/image_formats.h"
-#include "ops/implementations.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,41 +47,16 @@ bool begins_like(std::string_view bytes, const ImageKind& kind) {
   return std::ranges::any_of(kind.begins, begins) && (kind.more == nullptr || kind.more(bytes));
 }
 
-/// What stb refuses may be sound: 0xFF 0x00 between segments is one case.
-constexpr const char* kTurboReads = "libjpeg-turbo reads more: Debian's libjpeg62-turbo-dev";
-
-kernels::Implementations<JpegDecoder>& jpegs() {
-  static kernels::Implementations<JpegDecoder> list(
-      "image", "NORMA_JPEG", {NORMA_IF(NORMA_HAVE_JPEG_TURBO, &kJpegTurbo), &kJpegStb}, kJpegStb);
-  return list;
-}
-
-void decode_jpeg(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  // Sizes are checked first: for headers of some gigabytes the decoders report something else, or nothing.
-  const std::optional<JpegHeader> header = jpeg_header(bytes);
-  if (header) {
-    check_image_size(name, header->height, header->width);
-  }
-  check_fault(fault_of_jpeg(bytes), name);
-  const JpegDecoder& decoder = jpegs().preferred();
-  const bool by_stb = &decoder == &kJpegStb;
-  check(!by_stb || !header->unmarked_inks, "image",
-        "{}: expected a JPEG that stb can read, got one of four inks without Adobe's marker ({})", name, kTurboReads);
-  std::string fault = decoder.decode(bytes, *header, channels, image);
-  if (by_stb && !fault.empty()) {
-    fault += fmt::format(" (so says stb; {})", kTurboReads);
-  }
-  check_fault(fault, name);
-  image.orientation = header->orientation;
-}
-
 }  // namespace
 
 const std::vector<ImageKind>& image_kinds() {
   const auto is_bmp = [](std::string_view bytes) { return bytes.size() > 14 && !is_text(bytes.substr(0, 18)); };
   const auto is_raw = [](std::string_view bytes) { return is_pnm(bytes, '5', '6'); };
   static const std::vector<ImageKind> kinds = {
-      {.what = "a JPEG image", .begins = {"\xFF\xD8"sv}, .decode = decode_jpeg},
+      {.what = "a JPEG image",
+       .begins = {"\xFF\xD8"sv},
+       .decode = NORMA_IF(NORMA_HAVE_JPEG_TURBO, decode_jpeg),
+       .lacks = " (a build with libjpeg62-turbo-dev reads it)"},
       {.what = "a PNG image", .begins = {"\x89PNG\r\n\x1A\n"sv}, .decode = decode_png},
       {.what = "a BMP image", .begins = {"BM"sv}, .more = is_bmp, .decode = decode_bmp},
       {.what = "a raw PNM image", .begins = {"P5"sv, "P6"sv}, .more = is_raw, .decode = decode_pnm},
@@ -146,14 +119,6 @@ std::string read_kinds() {
 
 std::vector<std::pair<std::string, std::string>> image_libraries() {
   return {NORMA_IMAGE_LIBRARIES};
-}
-
-std::vector<std::string> jpeg_decoders() {
-  return jpegs().names();
-}
-
-void set_jpeg_decoder(const std::string& name) {
-  jpegs().force(name);
 }
 
 }  // namespace norma::data

@@ -15,13 +15,13 @@ namespace norma::data {
 namespace {
 
 /// The bytes of a file, as libtiff reads them, and its first complaint.
-struct Source {
+struct TiffSource {
   std::string_view bytes;
   size_t at = 0;
   std::string fault = {};
 
   static tmsize_t read(thandle_t self, void* to, tmsize_t count) {
-    auto& source = *static_cast<Source*>(self);
+    auto& source = *static_cast<TiffSource*>(self);
     const std::string_view rest = source.bytes.substr(std::min(source.at, source.bytes.size()));
     const size_t there = std::min(rest.size(), static_cast<size_t>(count));
     std::copy_n(rest.data(), there, static_cast<char*>(to));
@@ -29,13 +29,13 @@ struct Source {
     return static_cast<tmsize_t>(there);
   }
   static toff_t seek(thandle_t self, toff_t offset, int from) {
-    auto& source = *static_cast<Source*>(self);
+    auto& source = *static_cast<TiffSource*>(self);
     source.at = offset + (from == SEEK_CUR ? source.at : from == SEEK_END ? source.bytes.size() : 0);
     return source.at;
   }
-  static toff_t size(thandle_t self) { return static_cast<Source*>(self)->bytes.size(); }
+  static toff_t size(thandle_t self) { return static_cast<TiffSource*>(self)->bytes.size(); }
   static int map(thandle_t self, void** base, toff_t* size) {
-    const std::string_view bytes = static_cast<Source*>(self)->bytes;
+    const std::string_view bytes = static_cast<TiffSource*>(self)->bytes;
     *base = const_cast<char*>(bytes.data());  // libtiff does not write where it reads
     *size = bytes.size();
     return 1;
@@ -43,14 +43,14 @@ struct Source {
   static int take_fault(TIFF* /*file*/, void* self, const char* /*module*/, const char* format, va_list values) {
     std::array<char, 256> text = {};
     std::vsnprintf(text.data(), text.size(), format, values);
-    if (std::string& fault = static_cast<Source*>(self)->fault; fault.empty()) {
+    if (std::string& fault = static_cast<TiffSource*>(self)->fault; fault.empty()) {
       fault = text.data();
     }
     return 1;
   }
 };
 
-struct Close {
+struct CloseTiff {
   void operator()(TIFF* file) const { TIFFClose(file); }
   void operator()(TIFFOpenOptions* options) const { TIFFOpenOptionsFree(options); }
   void operator()(TIFFRGBAImage* picture) const { TIFFRGBAImageEnd(picture); }
@@ -59,7 +59,7 @@ struct Close {
 }  // namespace
 
 void decode_tiff(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  Source source{.bytes = bytes};
+  TiffSource source{.bytes = bytes};
   const auto check_good = [&](bool good) {
     for (const char* memory : {"Out of memory", "No space", "Failed to allocate"}) {
       if (!good && source.fault.starts_with(memory)) {
@@ -68,14 +68,15 @@ void decode_tiff(std::string_view bytes, const std::string& name, int64_t channe
     }
     check_fault(good ? "" : source.fault.empty() ? "libtiff gives no reason" : source.fault, name);
   };
-  const std::unique_ptr<TIFFOpenOptions, Close> options(TIFFOpenOptionsAlloc());
+  const std::unique_ptr<TIFFOpenOptions, CloseTiff> options(TIFFOpenOptionsAlloc());
   TIFFOpenOptionsSetMaxSingleMemAlloc(options.get(), tmsize_t{1} << 30);
-  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), Source::take_fault, &source);
+  TIFFOpenOptionsSetErrorHandlerExtR(options.get(), TiffSource::take_fault, &source);
   TIFFOpenOptionsSetWarningHandlerExtR(
       options.get(), [](TIFF*, void*, const char*, const char*, va_list) { return 1; }, nullptr);
-  const std::unique_ptr<TIFF, Close> file(TIFFClientOpenExt(
-      name.c_str(), "r", &source, Source::read, [](thandle_t, void*, tmsize_t) { return tmsize_t{0}; }, Source::seek,
-      [](thandle_t) { return 0; }, Source::size, Source::map, [](thandle_t, void*, toff_t) {}, options.get()));
+  const std::unique_ptr<TIFF, CloseTiff> file(TIFFClientOpenExt(
+      name.c_str(), "r", &source, TiffSource::read, [](thandle_t, void*, tmsize_t) { return tmsize_t{0}; },
+      TiffSource::seek, [](thandle_t) { return 0; }, TiffSource::size, TiffSource::map, [](thandle_t, void*, toff_t) {},
+      options.get()));
   check_good(file != nullptr);
   uint32_t height = 0;
   uint32_t width = 0;
@@ -89,7 +90,7 @@ void decode_tiff(std::string_view bytes, const std::string& name, int64_t channe
     source.fault = source.fault.empty() ? reason.data() : source.fault;
     check_good(false);
   }
-  const std::unique_ptr<TIFFRGBAImage, Close> picture(&state);
+  const std::unique_ptr<TIFFRGBAImage, CloseTiff> picture(&state);
   // As Pillow: of 16 bits the upper 8, and colours as they are, not multiplied by their opacity.
   constexpr int kValues = 256;
   for (int i = 0; i < kValues * kValues; ++i) {

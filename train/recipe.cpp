@@ -146,7 +146,8 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
   auto dataset = data::make_dataset(recipe.dataset, {.split = split,
                                                      .folder = recipe.data_dir,
                                                      .image_size = recipe.image_size,
-                                                     .skip_bad_images = recipe.skip_bad_images});
+                                                     .skip_bad_images = recipe.skip_bad_images,
+                                                     .exif_orientation = recipe.exif_orientation});
   if (!recipe.classes.empty()) {
     dataset = data::class_subset(dataset, recipe.classes);
   }
