@@ -92,7 +92,7 @@ class PngReader {
     auto& self = *static_cast<PngReader*>(png_get_io_ptr(png));
     // The check sum of the last chunk, which has no content, may be cut off.
     constexpr std::string_view kEnd = "IEND\xAE\x42\x60\x82"sv;
-    if (self.bytes_.size() < count && self.last_ == kEnd.substr(0, 4)) {
+    if (self.bytes_.size() < count && count == 4 && self.last_ == kEnd.substr(0, 4)) {
       std::copy_n(kEnd.data() + 4, count, to);
       return;
     }

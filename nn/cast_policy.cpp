@@ -23,9 +23,6 @@ std::string reason(const Error& error) {
 }  // namespace
 
 CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
-  if (source.empty()) {
-    return parse_cast_policy(text, "the policy");
-  }
   struct Rule {
     PolicyLine line;
     CastRule rule;

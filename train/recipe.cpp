@@ -137,6 +137,9 @@ Recipe recipe_from_json(const std::string& text, const std::string& where) {
     std::visit([&](const auto& field) { read(option.key, recipe.*(field.at)); }, option.field);
     if (const auto* file = std::get_if<FileField>(&option.field)) {
       read(file_key(option), recipe.*(file->name));
+      if (std::string& name = recipe.*(file->name); name.empty() && !(recipe.*(file->at)).empty()) {
+        name = "the policy";  // for errors
+      }
     }
   }
   return recipe;

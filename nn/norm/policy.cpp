@@ -44,9 +44,6 @@ std::string_view to_string(NormPlacement placement) {
 }
 
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
-  if (source.empty()) {
-    return parse_norm_policy(text, "the policy");  // of a checkpoint that names no file
-  }
   NormPolicy policy{.source = source, .rules = {}};
   for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
     if (line.pattern == kFreeze) {
