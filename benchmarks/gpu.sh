@@ -90,7 +90,7 @@ build() {
   local carried=() multiarch=$PWD/.gpu/usr/lib/x86_64-linux-gnu
   [ ! -d .gpu ] || carried=(-DCMAKE_PREFIX_PATH="$PWD/.gpu/usr" -Dfmt_DIR="$multiarch/cmake/fmt"
     -Dhwy_DIR="$multiarch/cmake/hwy" -DBoost_DIR="$(echo "$multiarch"/cmake/Boost-*)" -DZLIB_LIBRARY="$multiarch/libz.a" -DZLIB_INCLUDE_DIR="$PWD/.gpu/usr/include"
-    -Dstb_LIBRARY="$multiarch/libstb.a" -Dstb_INCLUDE_DIR="$PWD/.gpu/usr/include/stb")
+    -DPNG_LIBRARY="$multiarch/libpng16.a" -DPNG_PNG_INCLUDE_DIR="$PWD/.gpu/usr/include/libpng16")
   cmake --preset cuda-release -B "$build" -DCMAKE_CUDA_ARCHITECTURES="${CUDAARCHS:-90}" -DNORMA_BUILD_TESTS=ON \
     -DNORMA_BUILD_BENCHMARKS=OFF -DNORMA_BUILD_EXAMPLES=OFF -DNORMA_ONEDNN=OFF "${carried[@]}" >"$out/configure.txt" 2>&1 ||
     { tail -n 20 "$out/configure.txt"; return 1; }

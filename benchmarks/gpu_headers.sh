@@ -7,11 +7,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 to=${1:-.gpu}
 rm -rf "$to"
 mkdir -p "$to/usr"
-for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libssl-dev libstb-dev \
+for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-dev libhwy-dev libtomlplusplus-dev zlib1g-dev libssl-dev libpng-dev \
   dataset-fashion-mnist; do
   dpkg -L "$package" | while read -r path; do
     case $path in
-      */libz.a | */libstb.a | /usr/share/datasets/* | /usr/include/* | /usr/share/cmake/* | /usr/share/eigen3/* | /usr/lib/*/cmake/* | /usr/lib/cmake/*) ;;
+      */libz.a | */libpng16.a | /usr/share/datasets/* | /usr/include/* | /usr/share/cmake/* | /usr/share/eigen3/* | /usr/lib/*/cmake/* | /usr/lib/cmake/*) ;;
       *) continue ;;
     esac
     [ -d "$path" ] && continue

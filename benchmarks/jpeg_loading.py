@@ -6,7 +6,6 @@ Both decode, cut out and resize (bicubic) to 224 x 224, flip, do rand-m9-mstd0.5
 Pillow, on torchvision's ImageFolder. They take turns, with as many workers; prints each round and the median ratio.
 
     ./run build && python3 benchmarks/jpeg_loading.py      (needs torch, torchvision, timm, Pillow and numpy)
-    ./run build && python3 benchmarks/jpeg_loading.py --stb    (Norma with libjpeg-turbo beside Norma with stb; Pillow)
 """
 import argparse
 import json
@@ -72,9 +71,8 @@ def run_torch(options):
     print(json.dumps(dict(program=name, images=images, seconds=seconds, sum=total)))
 
 
-def measure(command, decoder):
-    run = subprocess.run([str(word) for word in command], capture_output=True, text=True,
-                         env={**os.environ, "NORMA_JPEG": decoder})
+def measure(command):
+    run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"jpeg_loading: {' '.join(map(str, command))}\n{run.stderr.strip()}")
     line = json.loads(run.stdout.strip().splitlines()[-1])
@@ -90,7 +88,6 @@ def main():
     parser.add_argument("-j", "--workers", type=int, default=os.cpu_count())
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--program", default=HERE.parent / "build/cpu-release/benchmarks/jpeg_loading")
-    parser.add_argument("--stb", action="store_true", help="the other side is Norma, with JPEGs decoded by stb")
     parser.add_argument("--torch", action="store_true", help=argparse.SUPPRESS)  # one round, in a process of its own
     options = parser.parse_args()
     if options.torch:
@@ -103,15 +100,13 @@ def main():
         print(f"{len(sizes)} JPEGs of {WIDTH} x {HEIGHT}, {statistics.mean(sizes) / 1000:.0f} kB each; "
               f"{options.workers} workers, batches of {options.batch_size}")
         ours = [options.program, options.folder]
-        theirs = list(ours) if options.stb else [sys.executable, __file__, "--torch", "--folder", options.folder]
+        theirs = [sys.executable, __file__, "--torch", "--folder", options.folder]
         numbers = ["--workers", options.workers, "--batch-size", options.batch_size, "--images", options.images]
         ratios = []
         for i in range(options.rounds):
             rates = {}
             for command in (ours, theirs) if i % 2 == 0 else (theirs, ours):
-                decoder = "stb" if options.stb and command is theirs else ""
-                name, rate = measure(command + numbers, decoder)
-                rates[command is ours] = (f"{name} with stb" if decoder else name, rate)
+                rates[command is ours] = measure(command + numbers)
             (our_name, our_rate), (their_name, their_rate) = rates[True], rates[False]
             ratios.append(our_rate / their_rate)
             print(f"{our_name}: {our_rate:.0f} images/s; {their_name}: {their_rate:.0f} images/s; "

@@ -43,7 +43,7 @@ std::vector<std::filesystem::path> files_of(const State& state) {
     check(state.inputs.size() == 1 && train::is_folder("average", state.inputs.front()), "average",
           "--best: expected the folder of one run");
     for (const train::CheckpointFile& checkpoint : train::best_checkpoints(state.inputs.front(), state.best)) {
-      train::say("{}: accuracy {:.2f} %, step {}\n", checkpoint.path.string(), 100 * *checkpoint.metric,
+      train::say("{}: accuracy {:.2f} %, step {}\n", train::shown(checkpoint.path), 100 * *checkpoint.metric,
                  checkpoint.step);
       files.push_back(checkpoint.path);
     }
@@ -65,8 +65,7 @@ std::vector<std::filesystem::path> files_of(const State& state) {
 int run(const State& state) {
   check(!state.inputs.empty(), "average", "expected checkpoints, got none");
   const std::filesystem::path output = state.output;
-  check(!train::path_exists("average", output), "average", "--output: expected a name that is not taken, got '{}'",
-        state.output);
+  train::check_new("average", "--output", output);
   const std::vector<std::filesystem::path> files = files_of(state);
   const bool ema = state.use_ema || (state.best > 0 && ranks_averages(files.front()));
   const train::Checkpoint average =
@@ -77,7 +76,7 @@ int run(const State& state) {
     train::save_checkpoint(output, average);
   }
   train::say("the average of {}{} checkpoint{}: {}\n", ema ? "the averaged weights (--model-ema) of " : "",
-             files.size(), files.size() == 1 ? "" : "s", state.output);
+             files.size(), files.size() == 1 ? "" : "s", train::shown(state.output));
   return kSuccess;
 }
 

@@ -48,7 +48,7 @@ int run(const State& state) {
     train::say("warning: {}\n", warning);
   }
   if (drawn) {
-    train::say("plots: {}\n", (folder / "share-*.png").string());
+    train::say("plots: {}\n", train::shown(folder / "share-*.png"));
   } else {
     train::say("no plots, since gnuplot is not there or could not draw; later: cd {} && gnuplot share.gp\n",
                shell_word(folder.string()));

@@ -17,6 +17,11 @@ inline constexpr int kBadInput = 2;  ///< an Error: wrong options, files or shap
 // A command that a signal ended, with everything saved, exits with 128 + the signal: 130 for Ctrl-C, 143 for SIGTERM,
 // 129 for SIGHUP.
 
+/// Thrown where a signal ends a command that has no result yet.
+struct Interrupted {
+  int code;  ///< interrupted_code()
+};
+
 /// The text to type to start this program again: "./run" below that script, else the name that it was started by.
 const std::string& program_name();
 

@@ -302,7 +302,7 @@ void share(const State& state, Begun& begun) {
 /// Prints the results. Returns the exit code.
 int report(const State& state, const Begun& begun) {
   const lab::Comparison& comparison = begun.comparison;
-  train::say("\n{}\nreport: {}\n", lab::to_table(comparison), (begun.options.output / "report.html").string());
+  train::say("\n{}\nreport: {}\n", lab::to_table(comparison), train::shown(begun.options.output / "report.html"));
   if (any_in_state(comparison, {lab::CellState::interrupted, lab::CellState::pending}) ||
       !lab::timing_is_complete(comparison) || !lab::tuning_is_complete(comparison)) {
     const int64_t processes = state.group->size();

@@ -44,8 +44,7 @@ int run(const State& state) {
   const std::filesystem::path output = state.output;
   check(output.extension() == ".safetensors", "convert", "--output: expected a name *.safetensors, got '{}'",
         state.output);
-  check(!train::path_exists("convert", output), "convert", "--output: expected a name that is not taken, got '{}'",
-        state.output);
+  train::check_new("convert", "--output", output);
   const models::Dialect from = dialect_of("--from", state.from);
   const models::Dialect to = dialect_of("--to", state.to);
   // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.

@@ -18,6 +18,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace norma::cli {
@@ -78,6 +79,7 @@ std::vector<data::Image> training_images(const State& state, train::Recipe recip
 /// Loads image files and prints what was found: the dataset knows nothing of them before.
 void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
   recipe.skip_bad_images = false;  // so that no other image replaces a bad one
+  const bool turns = std::exchange(recipe.exif_orientation, false);
   for (const data::Split split : {data::Split::train, data::Split::test}) {
     const auto dataset = train::make_dataset(recipe, split);
     const data::Survey found = data::survey(*dataset, kLookedAt);
@@ -85,6 +87,14 @@ void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
     const std::string of = found.looked_at == dataset->info().size
                                ? fmt::format("{}", found.looked_at)
                                : fmt::format("{} of {} looked at", found.looked_at, dataset->info().size);
+    for (const std::string& text : dataset->left_out()) {
+      say_line("left out", fmt::format("{}: {}", data::to_string(split), text));
+    }
+    if (found.turned > 0) {
+      say_line("turned",
+               fmt::format("{} of the {} {} images by their EXIF data; {}", found.turned, of, data::to_string(split),
+                           turns ? "they are turned upright" : "--exif-orientation turns them upright"));
+    }
     if (count > 0) {
       say_line("unreadable", fmt::format("{} of the {} {} images ({})", count, of, data::to_string(split),
                                          "a run ends there, or takes the next one for it with --skip-bad-images"));
@@ -107,8 +117,9 @@ void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
 
 int run(const State& state) {
   const std::filesystem::path file = state.show;
-  check(file.empty() || !train::path_exists("data", file), "data",
-        "--show: expected a name that is not taken, got '{}'", state.show);
+  if (!file.empty()) {
+    train::check_new("data", "--show", file);
+  }
   const train::Recipe recipe = state.recipe.applied_to(state.recipe.defaults());
   train::check_recipe(recipe);
   const int64_t most = std::max<int64_t>(1, kMaxPixels / (recipe.image_size * recipe.image_size));

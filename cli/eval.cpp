@@ -28,6 +28,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -144,8 +145,9 @@ void check_outputs(const State& state) {
   check_file(state.confusion_matrix, "a confusion matrix of 'norma eval'", train::kConfusionMatrixHead);
   check(state.output.empty() || std::filesystem::path(state.output).extension() == ".safetensors", "eval",
         "--output: expected a name *.safetensors, got '{}'", state.output);
-  check(state.output.empty() || !train::path_exists("eval", state.output), "eval",
-        "--output: expected a name that is not taken, got '{}'", state.output);
+  if (!state.output.empty()) {
+    train::check_new("eval", "--output", state.output);
+  }
   const std::string json = state.json == "-" ? "" : state.json;
   const auto check_other = [](const char* name, const std::string& file, const char* other_name,
                               const std::string& other) {
@@ -182,6 +184,21 @@ void write_outputs(const State& state, const train::Recipe& recipe, const std::f
   } else {
     train::write_text_file("eval", state.json, text);
   }
+}
+
+/// The classes of which every image was skipped, by the names SPLIT/CLASS/FILE of the skipped ones.
+std::vector<std::string> lost_classes(const data::Dataset& dataset, const train::ConfusionMatrix& answers) {
+  std::vector<std::string> lost;
+  const std::vector<std::string> skipped = dataset.skipped();
+  for (size_t label = 0; label < answers.class_names().size(); ++label) {
+    const std::string& name = answers.class_names()[label];
+    if (answers.images(static_cast<int64_t>(label)) == 0 && std::ranges::any_of(skipped, [&](const std::string& file) {
+          return file.substr(file.find('/') + 1).starts_with(name + "/");
+        })) {
+      lost.push_back(name);
+    }
+  }
+  return lost;
 }
 
 /// Evaluates with a line of progress on a terminal.
@@ -246,6 +263,11 @@ int run(const State& state) {
   }
   warn_of_skipped(*dataset);
   write_outputs(state, recipe, file, result, answers);
+  if (const std::vector<std::string> lost = lost_classes(*dataset, answers); !lost.empty() && result.complete) {
+    train::put(stderr, fmt::format("norma: eval: {} of {} classes have no image that can be decoded: {}\n", lost.size(),
+                                   answers.class_names().size(), excerpt_list(lost)));
+    return kFailure;
+  }
   if (!std::isfinite(result.loss)) {
     train::put(stderr, fmt::format("norma: eval: the loss is {}, though all weights are finite (precision: {})\n",
                                    result.loss, recipe.precision));

@@ -72,8 +72,7 @@ void check_options(const State& state) {
   const std::filesystem::path output = state.output;
   check(state.torch || output.extension() == ".onnx", "export", "--output: expected a name *.onnx, got '{}'",
         state.output);
-  check(!train::path_exists("export", output), "export", "--output: expected a name that is not taken, got '{}'",
-        state.output);
+  train::check_new("export", "--output", output);
   check(!state.torch || !(state.fold || state.dynamic_batch || state.external_data || state.opset_option.given()),
         "export", "--fold, --dynamic-batch, --external-data, --opset: expected --format onnx, got torch");
   check(state.torch || !state.library, "export", "--library: expected --format torch, got onnx");
@@ -98,8 +97,7 @@ void write_onnx(const State& state, const ExportedNetwork& network) {
   if (state.external_data || needs_data_file(*network.model)) {
     options.data_file = output.filename().string() + ".data";
     const std::filesystem::path file = output.parent_path() / options.data_file;
-    check(!train::path_exists("export", file), "export", "--output: expected a name that is not taken, got '{}'",
-          file.string());
+    train::check_new("export", "--output", file);
     data.emplace("export", file);
   }
   OnnxModel model = export_onnx(*network.model, network.example, options);
@@ -128,10 +126,10 @@ void write_onnx(const State& state, const ExportedNetwork& network) {
     data->commit();
   }
   written.commit();
-  train::say("{}: {:.1f} MB{}, opset {}; {}\n", output.string(), static_cast<double>(model.bytes.size()) / 1e6,
-             model.data_file.empty()
-                 ? ""
-                 : fmt::format(", {}: {:.1f} MB", model.data_file, static_cast<double>(model.data.size()) / 1e6),
+  train::say("{}: {:.1f} MB{}, opset {}; {}\n", train::shown(output), static_cast<double>(model.bytes.size()) / 1e6,
+             model.data_file.empty() ? ""
+                                     : fmt::format(", {}: {:.1f} MB", train::shown(model.data_file),
+                                                   static_cast<double>(model.data.size()) / 1e6),
              state.opset, compared);
 }
 
@@ -143,6 +141,7 @@ int run(const State& state) {
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
+  train::check_recipe(recipe);
   Generator generator(0);
   const int64_t size = recipe.image_size;
   ExportedNetwork network{.recipe = recipe,

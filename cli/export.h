@@ -32,7 +32,8 @@ double error_limit(const OutputError& own);
 /// The output of the example, computed in float64.
 Tensor exact_output(const ExportedNetwork& network);
 
-/// Makes the folder of `norma export --format torch`. `checked`: PyTorch must compute the same.
+/// Makes the folder of `norma export --format torch`, whole or not at all. `checked`: PyTorch must compute the same;
+/// where it does not, the folder stays for a look at it.
 void write_torch(const ExportedNetwork& network, const std::filesystem::path& folder, TorchLibrary library,
                  bool checked);
 

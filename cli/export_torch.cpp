@@ -2,7 +2,6 @@
 #include "cli/python.h"
 #include "core/error.h"
 #include "core/excerpt.h"
-#include "data/atomic_file.h"
 #include "data/safetensors.h"
 #include "ops/shape/copy.h"
 #include "train/output.h"
@@ -19,21 +18,6 @@ namespace {
 
 constexpr const char* kProgramName = "network.py";
 
-void write_text(const std::filesystem::path& file, const std::string& text) {
-  data::AtomicFile written("export", file);
-  written.write(text.data(), text.size());
-  written.commit();
-}
-
-/// What PyTorch says to the program. Throws Error where it does not compute the same.
-std::string checked_by_pytorch(const std::filesystem::path& folder) {
-  const PythonRun ran = run_python("export", {(folder / kProgramName).string()});
-  const size_t line = ran.err.rfind('\n') + 1;  // 0 where there is one line; the last one has the reason
-  check(ran.code == 0, "export", "--check: expected {} to end without an error, got: {}",
-        (folder / kProgramName).string(), excerpt(ran.code == 127 ? "there is no Python" : ran.err.substr(line)));
-  return ran.out;
-}
-
 }  // namespace
 
 void write_torch(const ExportedNetwork& network, const std::filesystem::path& folder, TorchLibrary library,
@@ -42,17 +26,32 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
   const double limit = error_limit(output_error(network.output, exact));
   const TorchNetwork torch = export_torch(network.recipe.model, train::model_options(network.recipe),
                                           network.model->state_dict(), library, limit);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  check(!error, "export", "cannot make the folder {}: {}", folder.string(), error.message());
-  data::save_safetensors(folder / "weights.safetensors", torch.weights,
+  // It becomes the folder at the end, so that a killed export leaves nothing that the next one refuses.
+  std::filesystem::path partial = folder.has_filename() ? folder : folder.parent_path();
+  partial += ".partial";
+  if (!train::holds_only(partial, {"weights.safetensors", "example.safetensors", kProgramName})) {
+    train::check_new("export", "--output", partial);
+  }
+  const ScratchFolder scratch("export", partial);
+  data::save_safetensors(partial / "weights.safetensors", torch.weights,
                          {{"format", "pt"}, {"norma.recipe", to_toml(network.recipe)}});
-  data::save_safetensors(folder / "example.safetensors",
+  data::save_safetensors(partial / "example.safetensors",
                          {{"input", network.example}, {"output", to(exact, DType::float32)}}, {{"format", "pt"}});
-  write_text(folder / kProgramName, torch.program);
-  const std::string said = checked ? checked_by_pytorch(folder)
-                                   : fmt::format("{} compares PyTorch with Norma", (folder / kProgramName).string());
-  train::say("{}: weights.safetensors, example.safetensors, {}; {}\n", folder.string(), kProgramName, said);
+  train::write_text_file("export", partial / kProgramName, torch.program);
+  const std::string program = train::shown(folder / kProgramName);
+  std::string said = program + " compares PyTorch with Norma";
+  PythonRun ran;
+  if (checked) {
+    ran = run_python("export", {(partial / kProgramName).string()});
+    said = ran.out;
+  }
+  std::error_code error;
+  std::filesystem::rename(partial, folder.has_filename() ? folder : folder.parent_path(), error);  // nothing, or empty
+  check(!error, "export", "cannot make the folder {}: {}", folder.string(), error.message());
+  const size_t line = ran.err.rfind('\n') + 1;  // 0 where there is one line; the last one has the reason
+  check(ran.code == 0, "export", "--check: expected {} to end without an error, got: {}", program,
+        excerpt(ran.code == 127 ? "there is no Python" : ran.err.substr(line)));
+  train::say("{}: weights.safetensors, example.safetensors, {}; {}\n", train::shown(folder), kProgramName, said);
 }
 
 }  // namespace norma::cli

@@ -63,7 +63,6 @@ int print_info() {
   info_line("CLI11", CLI11_VERSION);
   info_line("bfloat16", bfloat16_text());
   info_line("convolutions", fmt::format("{}", fmt::join(conv2d_implementations(), " ")));
-  info_line("JPEG", fmt::format("{}", fmt::join(data::jpeg_decoders(), " ")));
   info_line("models", fmt::format("{}", fmt::join(models::model_names(), " ")));
   info_line("norms", norm_texts());
   info_line("datasets", "");

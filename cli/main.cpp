@@ -55,7 +55,9 @@ int main(int argc, char** argv) {
   norma::spin_briefly(argv);
   norma::cli::occupy_standard_streams();
   norma::cli::set_thread_stack_size();
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes an error of writing, so that the rest of the work is kept
+  // A closed pipe and a file at its limit (ulimit -f) become errors of writing, so that the rest of the work is kept.
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   norma::cli::note_start(argc > 0 ? argv[0] : nullptr);
   return norma::cli::run_program({argv + std::min(argc, 1), argv + argc});
 }

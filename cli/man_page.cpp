@@ -138,7 +138,6 @@ std::string man_page(const std::vector<CommandRow>& table) {
                    {"NORMA_CUDNN_PLANS",
                     "timed, the default: convolutions on CUDA take the fastest of some plans, kept in a file; "
                     "heuristic: the first plan, without timing"},
-                   {"NORMA_JPEG", "the decoder of JPEG files: libjpeg-turbo or stb"},
                    {"NO_COLOR, TERM",
                     "where NO_COLOR is not empty, or TERM is dumb or missing, progress is plain lines, as where the "
                     "output is no terminal"}});

@@ -9,9 +9,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 namespace norma::cli {
@@ -64,8 +66,9 @@ std::optional<OnnxRuntimeResult> run_onnxruntime(const OnnxModel& model, const T
   check(ran.code == 0, "export", "onnxruntime refuses the model: {}", excerpt(ran.err));
   const Tensor y = empty(output_sizes, {.dtype = x.dtype(), .device = kCpu});
   const auto bytes = static_cast<std::streamsize>(y.numel()) * static_cast<std::streamsize>(size_of(y.dtype()));
-  check(std::filesystem::file_size(folder.path() / "output") == static_cast<uintmax_t>(bytes), "export",
-        "expected {} bytes of onnxruntime, got {}", bytes, std::filesystem::file_size(folder.path() / "output"));
+  std::error_code none;
+  const auto size = static_cast<std::streamsize>(std::filesystem::file_size(folder.path() / "output", none));
+  check(size == bytes, "export", "expected {} bytes of onnxruntime, got {}", bytes, std::max<std::streamsize>(size, 0));
   std::ifstream(folder.path() / "output", std::ios::binary).read(static_cast<char*>(y.device_pointer()), bytes);
   return OnnxRuntimeResult{.output = y, .version = ran.out};
 }

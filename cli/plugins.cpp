@@ -54,7 +54,9 @@ std::string not_own(const std::string& name, const std::filesystem::path& path) 
   if (status.st_uid != ::geteuid()) {
     return fmt::format("'{}' belongs to another user", name);
   }
-  return (status.st_mode & S_IWOTH) != 0 ? fmt::format("'{}' can be written by every user", name) : "";
+  return (status.st_mode & S_IWOTH) != 0   ? fmt::format("'{}' can be written by every user", name)
+         : (status.st_mode & S_IWGRP) != 0 ? fmt::format("'{}' can be written by its group", name)
+                                           : "";
 }
 
 /// A plug-in as a word or a file names it: FILE, or FILE#sha256=DIGITS.
@@ -74,10 +76,10 @@ void load_given(const nn::PluginRecord& named) {
     nn::load_plugin(named.file);
     return;
   }
-  auto library = std::make_unique<nn::PluginFile>(named.file);
-  check(library->record().sha256 == named.sha256, "plugin", "{}: expected a file with SHA-256 {}, got {}", named.file,
-        excerpt(named.sha256), library->record().sha256);
-  nn::load_plugin(std::move(library));
+  const nn::PluginFile library(named.file);
+  check(library.record().sha256 == named.sha256, "plugin", "{}: expected a file with SHA-256 {}, got {}", named.file,
+        excerpt(named.sha256), library.record().sha256);
+  nn::load_plugin(library);
 }
 
 /// The reason not to load a library that the file `by` names; "" if it is the user's, with the recorded SHA-256.
@@ -119,9 +121,9 @@ void load_named(const std::vector<nn::PluginRecord>& plugins, const std::filesys
     check(against.empty(), kOp, "'{}' names the plug-in {}, which is code and is not loaded, since {}:{} loads it",
           by.string(), train::plugins_text({all[i]}), against, plugin_words(all));
   }
-  for (std::unique_ptr<nn::PluginFile>& library : libraries) {
+  for (const auto& library : libraries) {
     train::say("plug-in {}, which '{}' names\n", train::plugins_text({library->record()}), by.string());
-    nn::load_plugin(std::move(library));
+    nn::load_plugin(*library);
   }
 }
 

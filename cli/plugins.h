@@ -16,8 +16,8 @@ namespace norma::cli {
 /// A plug-in is code. The command line loads one by --plugin FILE, or by FILE#sha256=DIGITS, which must have that
 /// SHA-256. Without --plugin, `train` also loads the plug-ins that a --config file or the checkpoint of --resume
 /// records, and says so. For that the record must have an absolute path and the library's SHA-256, and file and
-/// library, each with its folder, must belong to the user and not be writable by everyone. Any other plug-in in a file,
-/// and any at all with --dry-run, throws Error with the library, its SHA-256 and the reason.
+/// library, each with its folder, must belong to the user and not be writable by a group or everyone. Any other plug-in
+/// in a file, and any at all with --dry-run, throws Error with the library, its SHA-256 and the reason.
 void load_plugins(const std::vector<std::string>& words);
 
 /// The options that load plug-ins: " --plugin FILE", for each.

@@ -14,12 +14,16 @@
 #include "train/output.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -185,15 +189,43 @@ int run_command(const std::vector<std::string>& words) {
   return kBadInput;
 }
 
+namespace {
+
+std::atomic<bool> at_work = false;
+
+/// exit() in the middle of the work, which Norma does not call, must not end it with the status of success.
+void end_half_done() {
+  if (at_work) {
+    constexpr std::string_view kText = "norma: ended by a call of exit() in the middle of the work: by a plug-in?\n";
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText.data(), kText.size());
+    ::_exit(kFailure);
+  }
+}
+
+}  // namespace
+
 int run_program(const std::vector<std::string>& words) {
   int code = kBadInput;
+  [[maybe_unused]] static const int registered = std::atexit(end_half_done);
+  at_work = true;
   try {
     code = run_command(words);
+  } catch (const Interrupted& by) {  // the line of the signal is printed
+    code = by.code;
   } catch (const std::bad_alloc&) {
     complain("out of memory");
+  } catch (const std::filesystem::filesystem_error& e) {
+    complain(fmt::format("{}: {}: {}", words.front(), e.path1().string(), e.code().message()));
   } catch (const std::exception& e) {
-    complain(e.what());
+    std::string text = e.what();
+    if (constexpr std::string_view kOwner = "train: "; text.starts_with(kOwner) && !words.empty()) {
+      text.replace(0, kOwner.size(), words.front() + ": ");  // data and compare check the options of train, too
+    }
+    complain(text);
+  } catch (...) {
+    complain("something that is no std::exception was thrown: by a plug-in?");
   }
+  at_work = false;
   return checked_output(code);
 }
 

@@ -6,11 +6,13 @@
 
 namespace norma::cli {
 
-/// A new folder for temporary files, which is removed with the object.
+/// A folder for temporary files, which is removed with the object.
 class ScratchFolder {
  public:
-  /// `op` begins the text of an Error.
+  /// A new one in TMPDIR. `op` begins the text of an Error.
   explicit ScratchFolder(const std::string& op);
+  /// This one, made anew.
+  ScratchFolder(const std::string& op, std::filesystem::path path);
   ~ScratchFolder();
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -28,7 +30,7 @@ struct PythonRun {
 };
 
 /// Runs Python (NORMA_PYTHON, or python3 in PATH) with these arguments, as a process of its own, to its end. `op`
-/// begins the text of an Error.
+/// begins the text of an Error. A signal that comes meanwhile ends Python, and throws Interrupted.
 PythonRun run_python(const std::string& op, const std::vector<std::string>& arguments);
 
 }  // namespace norma::cli

@@ -44,18 +44,8 @@ std::vector<std::filesystem::path> real_paths(const std::vector<std::string>& fo
 /// True iff the folder holds only files of a report that was killed. It lacks results.json, which a report writes last
 /// and a comparison first.
 bool is_left_by_kill(const std::filesystem::path& folder) {
-  bool locked = false;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (name == train::kLockName) {
-      locked = true;
-    } else if (!name.starts_with("results.csv") && !name.starts_with("report.html") && !name.starts_with("report.md") &&
-               !name.starts_with("results.json.")) {
-      return false;
-    }
-  }
-  return locked;
+  return train::path_exists("report", folder / train::kLockName) &&
+         train::holds_only(folder, {train::kLockName, "results.csv", "report.html", "report.md", "results.json."});
 }
 
 int run(const State& state) {
@@ -88,12 +78,22 @@ int run(const State& state) {
     lock.emplace("report", output);
     check_free();  // another process may have written since
   }
-  lab::write_report(parts, *lock);
+  try {
+    lab::write_report(parts, *lock);
+  } catch (...) {  // a full disk
+    for (const char* name : {"results.csv", "report.html", "report.md"}) {
+      std::error_code none;
+      if (!state.output.empty()) {
+        std::filesystem::remove(output / name, none);
+      }
+    }
+    throw;
+  }
   const lab::Comparison& first = parts.front().comparison;
   if (state.folders.size() > 1 && static_cast<int64_t>(first.parts.size()) < first.part_count) {
     train::warn("report", "{}", lab::parts_note(first));
   }
-  train::say("{}\nreport: {}\n", lab::to_table(parts), (output / "report.html").string());
+  train::say("{}\nreport: {}\n", lab::to_table(parts), train::shown(output / "report.html"));
   return kSuccess;
 }
 

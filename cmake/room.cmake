@@ -4,14 +4,14 @@
 # through a file of one line in the build folder, and nvcc for the device cuda where NORMA_CUDA is on. There
 # *_cudart.cpp, *_cudnn.cpp and *_cublaslt.cpp are compiled, too. families.cpp names the tables of the devices there are.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
-# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _turbo, for
-# libjpeg-turbo, _mpi, _nccl and _onnx.
+# conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _mpi, _nccl and _onnx.
+# Files *_turbo.cpp (libjpeg-turbo), *_webp.cpp, *_tiff.cpp and *_gif.cpp have no stub: data/image_kinds.cpp knows.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${name}/*.h)
   file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${name}/*.cu)
-  foreach(library ONEDNN JPEG_TURBO MPI NCCL ONNX)
+  foreach(library ONEDNN JPEG_TURBO WEBP TIFF GIF MPI NCCL ONNX)
     string(TOLOWER ${library} suffix)
     string(REGEX REPLACE ".*_" "" suffix ${suffix})
     if(NORMA_HAVE_${library})

@@ -300,6 +300,10 @@ class BackwardWalk {
       results = node->backward(gradients, BackwardContext(node, {needs.get(), count}, options_.create_graph));
     } catch (const NotFinite& found) {  // from an op that the backward function calls
       throw NotFinite(fmt::format("{}: backward: {}", node->name, found.what()), node->sequence);
+    } catch (const std::exception&) {
+      throw;
+    } catch (...) {  // by an op of a plug-in
+      fail(node->name, "backward: it threw something that is no std::exception");
     }
     gradients.clear();  // so that a gradient which was passed on has one owner
     check(results.size() == count, node->name, "backward: expected {} gradients, got {}", count, results.size());

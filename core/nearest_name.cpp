@@ -41,6 +41,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest_name(std::string_view given, const std::vector<std::string>& known) {
+  constexpr size_t kLongest = 200;  // of names there are; more would take seconds
+  given = given.substr(0, kLongest);
   std::string best;
   size_t best_distance = std::numeric_limits<size_t>::max();
   for (const std::string& name : known) {

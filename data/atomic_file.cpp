@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <system_error>
@@ -108,7 +109,44 @@ void sync_folder_of(const std::filesystem::path& file) {
   }
 }
 
+std::filesystem::file_status status_of(std::string_view op, const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  check(status.type() != std::filesystem::file_type::none, op, "cannot read {}: {}", path.string(),
+        std::strerror(error.value()));
+  return status;
+}
+
+/// Gives the file a name that nothing has; false with errno where something has it. Some file systems can only link.
+bool rename_to_new(const char* file, const char* name) {
+  if (::renameat2(AT_FDCWD, file, AT_FDCWD, name, RENAME_NOREPLACE) == 0) {
+    return true;
+  }
+  if (errno == EINVAL || errno == ENOSYS) {
+    return ::link(file, name) == 0 ? ::unlink(file) == 0 : errno != EEXIST && ::rename(file, name) == 0;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool path_exists(std::string_view op, const std::filesystem::path& path) {
+  return std::filesystem::exists(status_of(op, path));
+}
+
+bool is_folder(std::string_view op, const std::filesystem::path& path) {
+  return std::filesystem::is_directory(status_of(op, path));
+}
+
+void check_folder(std::string_view op, const std::filesystem::path& folder) {
+  check(is_folder(op, folder), op, "{}: no such folder", folder.string());
+}
+
+void check_new(std::string_view op, std::string_view option, const std::filesystem::path& file) {
+  std::error_code none;
+  check(!std::filesystem::is_symlink(file, none) && !path_exists(op, file), op,
+        "{}: expected a name that is not taken, got '{}'", option, file.string());
+}
 
 AtomicFile::AtomicFile(std::string op, std::filesystem::path file) : op_(std::move(op)), file_(std::move(file)) {
   std::error_code error;
@@ -122,6 +160,7 @@ AtomicFile::AtomicFile(std::string op, std::filesystem::path file) : op_(std::mo
     target_ = file_;
   }
   struct stat status {};
+  replaces_ = ::lstat(target_.c_str(), &status) == 0;
   if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     check(!S_ISDIR(status.st_mode), op_, "cannot write {}: {}", file_.string(), std::strerror(EISDIR));
     fail(op_, "cannot write {}: expected a regular file or none, got another kind", file_.string());
@@ -170,7 +209,8 @@ void AtomicFile::commit() {
     fail_with(errno);
   }
   // The rename comes before the file is closed, since closing ends the lock.
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) {
+  if (!(replaces_ ? ::rename(temporary_.c_str(), target_.c_str()) == 0
+                  : rename_to_new(temporary_.c_str(), target_.c_str()))) {
     fail_with(errno);
   }
   committed_ = true;

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/input_file.h"
+#include "data/atomic_file.h"
 
 #include <cstddef>
 #include <sstream>
@@ -74,10 +75,9 @@ class CifarDataset final : public Dataset {
 
   static std::filesystem::path folder_of(const CifarKind& kind, const std::filesystem::path& given) {
     check(!given.empty(), kind.name, "expected the folder of the binary version (option --data-dir), got none");
-    std::error_code none;
-    check(std::filesystem::is_directory(given, none), kind.name, "{}: no such folder", given.string());
+    check_folder(kind.name, given);
     for (const std::filesystem::path& folder : {given, given / kind.unpacked}) {
-      if (std::filesystem::exists(folder / kind.class_names, none)) {
+      if (path_exists(kind.name, folder / kind.class_names)) {
         return folder;
       }
     }

@@ -53,6 +53,9 @@ class Dataset {
   /// The names of the images that load() has so far replaced by the next good one (DatasetOptions::skip_bad_images),
   /// each once, sorted.
   [[nodiscard]] virtual std::vector<std::string> skipped() const { return {}; }
+  /// What lies in the dataset's folder and is not used, for people to look at, a line each: names that begin with a
+  /// point, and files that look like images.
+  [[nodiscard]] virtual std::vector<std::string> left_out() const { return {}; }
 };
 
 struct DatasetOptions {
@@ -64,6 +67,7 @@ struct DatasetOptions {
   /// For datasets that decode image files: if an image cannot be decoded, load() gives the split's next good one with
   /// its label instead of an error.
   bool skip_bad_images = false;
+  bool exif_orientation = false;  ///< for the same: turn_upright()
 };
 
 using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetOptions& options)>;

@@ -42,12 +42,13 @@ std::shared_ptr<const Dataset> make_cifar100(const DatasetOptions& options);
 /// FOLDER/train/CLASS/…, test images in the first of FOLDER/val, FOLDER/validation and FOLDER/test that is there.
 /// Classes are the folders in FOLDER/train (or in the split's folder if there is no FOLDER/train), numbered in the
 /// order of their names. Images are all files below a class's folder whose names end as in torchvision's IMG_EXTENSIONS
-/// (.jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp; upper case too), sorted. load() reads and decodes one. A
-/// file that cannot be decoded, such as a TIFF or WebP, is an error then; with options.skip_bad_images another image
-/// replaces it. Too little memory is OutOfMemory in any case. Images are in colour, of any size; mean and standard
-/// deviation are ImageNet's. Throws Error when a folder is missing or cannot be read, for a class without images, a
-/// class of the test images that training lacks, a name that is not UTF-8, and folders more than 32 deep or more than
-/// 65,536 in a class (links may lead to the same ones).
+/// (.jpg, .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff, .webp; upper case too) or in .gif, sorted. Names that begin with
+/// a point do not count, neither of files nor of folders. load() reads and decodes one, and with
+/// options.exif_orientation turns it upright. A file that cannot be decoded is an error then; with
+/// options.skip_bad_images another image replaces it. Too little memory is OutOfMemory in any case. Images are in
+/// colour, of any size; mean and standard deviation are ImageNet's. Throws Error when a folder is missing or cannot be
+/// read, for a class without images, a class of the test images that training lacks, a name that is not UTF-8, and
+/// folders more than 32 deep or more than 65,536 in a class (links may lead to the same ones).
 std::shared_ptr<const Dataset> make_image_folder(const DatasetOptions& options);
 
 }  // namespace norma::data

@@ -1,14 +1,16 @@
 #include "data/idx.h"
 
 #include "core/error.h"
-#include "data/byte_reader.h"
+#include "core/input_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace norma::data {
@@ -23,10 +25,35 @@ uint32_t big_endian(const uint8_t* bytes) {
   return uint32_t{bytes[0]} << 24 | uint32_t{bytes[1]} << 16 | uint32_t{bytes[2]} << 8 | uint32_t{bytes[3]};
 }
 
+/// A file that is unpacked if gzip has packed it.
+class Unpacked {
+ public:
+  explicit Unpacked(const std::filesystem::path& file) {
+    const InputFile readable("idx", file, kMaxBytes);  // has texts for what is no file
+    file_ = ::gzopen(file.c_str(), "rbe");
+    check(file_ != nullptr, "idx", "no memory to unpack {}", file.string());
+  }
+  ~Unpacked() { ::gzclose(file_); }
+  Unpacked(const Unpacked&) = delete;
+  Unpacked& operator=(const Unpacked&) = delete;
+
+  /// Fills `bytes` and returns how many there were: fewer only at the end of the file.
+  size_t read(std::span<uint8_t> bytes) {
+    const int count = ::gzread(file_, bytes.data(), static_cast<unsigned>(bytes.size()));
+    int code = Z_OK;
+    const char* const text = ::gzerror(file_, &code);  // begins with the file's name
+    check(count >= 0 && code == Z_OK, "idx", "{}", text);
+    return static_cast<size_t>(count);
+  }
+
+ private:
+  gzFile file_ = nullptr;
+};
+
 }  // namespace
 
 IdxArray read_idx(const std::filesystem::path& file, int64_t rank) {
-  ByteReader reader("idx", file);
+  Unpacked reader(file);
   const std::string name = file.string();
   const auto header_bytes = static_cast<size_t>(4 + 4 * rank);
   std::vector<uint8_t> header(header_bytes);
@@ -72,8 +99,9 @@ std::filesystem::path find_idx_file(const std::filesystem::path& folder, std::st
                                     const std::vector<std::string>& stems, int64_t rank) {
   std::vector<std::string> found;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
     if (!name.starts_with(prefix)) {
       continue;
     }
@@ -87,6 +115,8 @@ std::filesystem::path find_idx_file(const std::filesystem::path& folder, std::st
       }
     }
   }
+  check(!error || error == std::errc::no_such_file_or_directory, "idx", "cannot read {}: {}", folder.string(),
+        error.message());
   std::sort(found.begin(), found.end());
   if (found.size() == 2 && found[1] == found[0] + ".gz") {
     found.pop_back();  // the same file, packed and unpacked

@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "data/atomic_file.h"
 #include "data/datasets.h"
 #include "data/idx.h"
 
@@ -17,8 +18,10 @@ std::string_view prefix(Split split) {
   return split == Split::train ? "train" : "t10k";
 }
 
-/// Mean and standard deviation of all bytes, scaled to [0, 1]. The sums are exact, since bytes are small integers.
-std::pair<float, float> byte_statistics(const std::vector<uint8_t>& bytes) {
+/// Sets mean and standard deviation to those of all bytes, scaled to [0, 1]: of the training images, or of the split's
+/// if there are none. The sums are exact, since bytes are small integers.
+void set_statistics(DatasetInfo& info, const IdxFiles& train, const IdxFiles& files) {
+  const std::vector<uint8_t> bytes = read_idx(train.images.empty() ? files.images : train.images, /* rank= */ 3).values;
   uint64_t sum = 0;
   uint64_t squares = 0;
   for (const uint64_t byte : bytes) {
@@ -30,15 +33,15 @@ std::pair<float, float> byte_statistics(const std::vector<uint8_t>& bytes) {
   const double variance = static_cast<double>(squares) / count - mean * mean;
   // If all images have a single colour, any scale will do.
   const double std = variance > 0 ? std::sqrt(variance) : 255;
-  return {static_cast<float>(mean / 255), static_cast<float>(std / 255)};
+  info.mean = {static_cast<float>(mean / 255)};
+  info.std = {static_cast<float>(std / 255)};
 }
 
 }  // namespace
 
 std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
   check(!options.folder.empty(), "idx", "expected a folder with IDX files (option --data-dir), got none");
-  std::error_code error;
-  check(std::filesystem::is_directory(options.folder, error), "idx", "{}: no such folder", options.folder.string());
+  check_folder("idx", options.folder);
   const IdxFiles files = find_idx_files(options.folder, options.split);
   const IdxFiles train = find_idx_files(options.folder, Split::train);
   const IdxFiles test = find_idx_files(options.folder, Split::test);
@@ -59,10 +62,7 @@ std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
   for (int64_t label = 0; label <= largest; ++label) {
     info.class_names.push_back(std::to_string(label));
   }
-  const auto [mean, std] =
-      byte_statistics(read_idx(train.images.empty() ? files.images : train.images, /* rank= */ 3).values);
-  info.mean = {mean};
-  info.std = {std};
+  set_statistics(info, train, files);
   return load_idx_dataset(files, std::move(info));
 }
 
@@ -71,8 +71,7 @@ std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options
   constexpr std::string_view kPrefix = "emnist-letters-";
   const std::filesystem::path& folder = options.folder;
   check(!folder.empty(), kName, "expected the folder with EMNIST's files (option --data-dir), got none");
-  std::error_code error;
-  check(std::filesystem::is_directory(folder, error), kName, "{}: no such folder", folder.string());
+  check_folder(kName, folder);
   const IdxFiles files = find_idx_files(folder, options.split, kPrefix);
   const IdxFiles train = find_idx_files(folder, Split::train, kPrefix);
   check(!files.images.empty() && !files.labels.empty(), kName,
@@ -84,10 +83,7 @@ std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options
   for (char letter = 'A'; letter <= 'Z'; ++letter) {
     info.class_names.emplace_back(1, letter);
   }
-  const auto [mean, std] =
-      byte_statistics(read_idx(train.images.empty() ? files.images : train.images, /* rank= */ 3).values);
-  info.mean = {mean};
-  info.std = {std};
+  set_statistics(info, train, files);
   return load_idx_dataset(files, std::move(info), {.transposed = true, .first_label = 1});
 }
 

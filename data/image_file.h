@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace norma::data {
@@ -15,6 +16,7 @@ struct Image {
   int64_t width = 0;
   int64_t channels = 3;
   std::vector<uint8_t> pixels;  ///< height * width * channels
+  int orientation = 1;          ///< EXIF's, 1 to 8: how a photograph has to be turned; 1: it is upright
 
   /// Sets the sizes. Memory is used again; the pixels are undefined afterwards.
   void set_size(int64_t new_height, int64_t new_width, int64_t new_channels) {
@@ -34,13 +36,14 @@ inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 /// Throws Error "op: image: …" unless the image has pixels, 1 or 3 channels, and as many bytes as that makes.
 void check_image(std::string_view op, const Image& image);
 
-/// Reads a JPEG (with libjpeg-turbo, or stb in a build without it), a PNG (with stb), a BMP without compression, or a
-/// raw PNM (P5, P6). The first bytes decide which, not the name. Of 16 bits a channel, a PNG's are cut to the upper 8,
-/// and a PNM's are scaled to 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left out. Rotations
-/// noted in EXIF are not applied. Throws Error "image: …" that names the file when it is missing, of another kind (and
-/// says which), damaged or cut short, has more than kMaxImagePixels, or would take far more work than its size
-/// warrants. Throws OutOfMemory that names it, if decoding takes more memory than there is; the file itself may be
-/// sound.
+/// Reads a JPEG (with libjpeg-turbo, or stb in a build without it), a PNG, a BMP without compression, a raw PNM (P5,
+/// P6), or, as far as the build has libwebp, libtiff and giflib, a WebP, TIFF or GIF, of which the first picture
+/// counts. The first bytes decide which, not the name. Of 16 bits a channel, a PNG's are cut to the upper 8, and a
+/// PNM's are scaled to 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left out. The orientation
+/// that EXIF notes is not applied (turn_upright()), except a TIFF's, as in Pillow. Throws Error "image: …" that names
+/// the file when it is missing, of another kind (and says which), damaged or cut short, has more than kMaxImagePixels,
+/// or would take far more work than its size warrants. Throws OutOfMemory that names it, if decoding takes more memory
+/// than there is; the file itself may be sound.
 Image read_image(const std::filesystem::path& file, int64_t channels = 3);
 
 /// The longest file that is read as an image, in bytes.
@@ -50,15 +53,11 @@ inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
 /// texts. Throws as read_image() does.
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
-/// The JPEG decoders of this build, the default first: "libjpeg-turbo" (which gives the bytes of Pillow) if the build
-/// has it, and "stb". NORMA_JPEG in the environment forces one by name.
-std::vector<std::string> jpeg_decoders();
+/// Turns and mirrors the image as its orientation asks, and sets that to 1.
+void turn_upright(Image& image);
 
-/// Forces a JPEG decoder by name; "" returns to the default. Throws Error for a name that is not among them.
-void set_jpeg_decoder(const std::string& name);
-
-/// The version of libjpeg-turbo, "2.1.5"; "" in a build without it.
-std::string jpeg_turbo_version();
+/// The libraries by which this build reads images, each with its version.
+std::vector<std::pair<std::string, std::string>> image_libraries();
 
 /// Writes a PNG of 1 or 3 channels to a temporary file, which is then renamed. Throws Error when the image has no
 /// pixels or the file cannot be written.

@@ -4,7 +4,8 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/input_file.h"
-#include "data/image_file.h"
+#include "data/atomic_file.h"
+#include "data/image_formats.h"
 #include "data/image_tensor.h"
 
 #include <fmt/ranges.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -26,9 +28,9 @@ constexpr const char* kOp = "imagefolder";
 constexpr int kMaxDepth = 32;  // a link to a folder above it would never end
 /// The limit of folders in a class. Two links in each of 32 folders to the next would make four thousand million.
 constexpr int64_t kMaxFolders = int64_t{1} << 16;
-/// torchvision.datasets.folder.IMG_EXTENSIONS. The same files count as there, so that the numbers of images agree.
-constexpr std::array<std::string_view, 9> kExtensions = {".jpg", ".jpeg", ".png",  ".ppm", ".bmp",
-                                                         ".pgm", ".tif",  ".tiff", ".webp"};
+/// torchvision.datasets.folder.IMG_EXTENSIONS and .gif.
+constexpr std::array<std::string_view, 10> kExtensions = {".jpg", ".jpeg", ".png",  ".ppm",  ".bmp",
+                                                          ".pgm", ".tif",  ".tiff", ".webp", ".gif"};
 
 /// The length of the character that begins the text, by the table of well-formed byte sequences of the Unicode standard
 /// (3-7); 0 if it is none.
@@ -70,15 +72,26 @@ struct Entries {
   std::vector<std::string> files;
 };
 
+/// What lies there and is not used.
+struct LeftOut {
+  int64_t hidden = 0;                        ///< names that begin with a point, as those that other programs leave
+  std::vector<std::filesystem::path> files;  ///< of other names
+};
+
 /// The contents of a folder, sorted.
-Entries entries_of(const std::filesystem::path& folder) {
+Entries entries_of(const std::filesystem::path& folder, LeftOut& left_out) {
   std::error_code error;
   Entries entries;
   std::filesystem::directory_iterator entry(folder, error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
     std::error_code dangling;  // a link to nothing counts as a file, and is an error when it is read
     auto& list = entry->is_directory(dangling) ? entries.folders : entries.files;
-    list.push_back(entry->path().filename().string());
+    std::string name = entry->path().filename().string();
+    if (name.starts_with('.')) {
+      ++left_out.hidden;
+    } else {
+      list.push_back(std::move(name));
+    }
   }
   check(!error, kOp, "cannot read {}: {}", folder.string(), error.message());
   std::sort(entries.folders.begin(), entries.folders.end());
@@ -97,14 +110,20 @@ using ImagesByFolder = std::vector<std::pair<std::string, std::vector<std::strin
 
 /// `folders` counts the folders visited.
 void find_images(const std::filesystem::path& split, const std::string& folder, int depth, int64_t& folders,
-                 ImagesByFolder& found) {
+                 ImagesByFolder& found, LeftOut& left_out) {
   const std::filesystem::path path = split / folder;
   check(++folders <= kMaxFolders, kOp, "{}: expected at most {} folders in a class, got more (links to the same ones?)",
         (split / folder.substr(0, folder.find('/'))).string(), kMaxFolders);
   check(depth <= kMaxDepth, kOp, "{}: expected at most {} folders in each other, got more (a link to one above?)",
         path.string(), kMaxDepth);
-  Entries entries = entries_of(path);
-  std::erase_if(entries.files, [](const std::string& name) { return !is_image_name(name); });
+  Entries entries = entries_of(path, left_out);
+  std::erase_if(entries.files, [&](const std::string& name) {
+    const bool is_other = !is_image_name(name);
+    if (is_other) {
+      left_out.files.push_back(path / name);
+    }
+    return is_other;
+  });
   for (const auto* names : {&entries.folders, &entries.files}) {
     for (const std::string& name : *names) {
       check_name(path, name);
@@ -114,24 +133,27 @@ void find_images(const std::filesystem::path& split, const std::string& folder, 
     found.emplace_back(folder, std::move(entries.files));
   }
   for (const std::string& name : entries.folders) {
-    find_images(split, fmt::format("{}/{}", folder, name), depth + 1, folders, found);
+    find_images(split, fmt::format("{}/{}", folder, name), depth + 1, folders, found, left_out);
   }
 }
 
-std::vector<std::string> class_names_in(const std::filesystem::path& split) {
-  std::vector<std::string> names = entries_of(split).folders;
+std::vector<std::string> class_names_in(const std::filesystem::path& split, LeftOut& left_out) {
+  const Entries entries = entries_of(split, left_out);
+  for (const std::string& name : entries.files) {
+    left_out.files.push_back(split / name);
+  }
+  const std::vector<std::string>& names = entries.folders;
   check(!names.empty(), kOp, "{}: expected a folder for each class, found none", split.string());
   for (const std::string& name : names) {
     check_name(split, name);
   }
-  return names;
+  return entries.folders;
 }
 
 /// The first of these folders that is there; empty if there is none.
 std::filesystem::path first_of(const std::filesystem::path& folder, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    std::error_code none;
-    if (std::filesystem::is_directory(folder / name, none)) {
+    if (is_folder(kOp, folder / name)) {
       return folder / name;
     }
   }
@@ -140,15 +162,16 @@ std::filesystem::path first_of(const std::filesystem::path& folder, std::initial
 
 class ImageFolder final : public Dataset {
  public:
-  ImageFolder(const std::filesystem::path& train, std::filesystem::path split, bool skip_bad_images)
-      : split_(std::move(split)), skip_bad_images_(skip_bad_images) {
+  ImageFolder(const std::filesystem::path& train, std::filesystem::path split, const DatasetOptions& options)
+      : split_(std::move(split)), skip_bad_images_(options.skip_bad_images), turns_(options.exif_orientation) {
     info_.name = "imagefolder";
     info_.channels = 3;
     info_.sorted_by_label = true;
     info_.mean.assign(kImageNetMean.begin(), kImageNetMean.end());
     info_.std.assign(kImageNetStd.begin(), kImageNetStd.end());
-    info_.class_names = class_names_in(train.empty() ? split_ : train);
-    const std::vector<std::string> here = class_names_in(split_);
+    LeftOut elsewhere;
+    info_.class_names = class_names_in(train.empty() ? split_ : train, elsewhere);
+    const std::vector<std::string> here = class_names_in(split_, left_out_);
     for (const std::string& name : here) {
       add_class(name, train);
     }
@@ -168,6 +191,9 @@ class ImageFolder final : public Dataset {
       const std::string bytes = read_text_file(kOp, file, kMaxImageBytes);
       try {
         decode_image(bytes, file.string(), info_.channels, image);
+        if (turns_) {
+          turn_upright(image);
+        }
         return sample.label;
       } catch (const OutOfMemory&) {  // not skipped: with more memory the image would load
         throw;
@@ -189,6 +215,31 @@ class ImageFolder final : public Dataset {
     return {skipped_.begin(), skipped_.end()};
   }
 
+  [[nodiscard]] std::vector<std::string> left_out() const override {
+    std::map<std::string, int64_t> kinds;
+    for (const std::filesystem::path& file : left_out_.files) {
+      std::array<char, 32> begin = {};
+      std::error_code none;
+      if (!std::filesystem::is_regular_file(file, none)) {  // a pipe would wait for ever
+        continue;
+      }
+      InputFile input(kOp, file, UINT64_MAX);
+      const std::string_view bytes(begin.data(), input.read(begin.data(), begin.size()));
+      if (const ImageKind* const kind = image_kind(bytes); kind != nullptr) {
+        ++kinds[std::string(kind->what)];
+      }
+    }
+    std::vector<std::string> lines;
+    if (left_out_.hidden > 0) {
+      lines.push_back(fmt::format("{} whose names begin with a point", left_out_.hidden));
+    }
+    for (const auto& [what, count] : kinds) {
+      lines.push_back(
+          fmt::format("{} that look like {} and lie beside the classes or have another ending", count, what));
+    }
+    return lines;
+  }
+
  private:
   struct Sample {
     std::string file;  ///< relative to split_
@@ -202,7 +253,7 @@ class ImageFolder final : public Dataset {
           train.string());
     ImagesByFolder found;
     int64_t folders = 0;
-    find_images(split_, name, /* depth= */ 1, folders, found);
+    find_images(split_, name, /* depth= */ 1, folders, found, left_out_);
     check(!found.empty(), kOp, "{}: class '{}': expected images ({}), found none", split_.string(), excerpt(name),
           fmt::join(kExtensions, " "));
     std::sort(found.begin(), found.end());  // "a-b" before "a/b", as Python sorts them
@@ -216,6 +267,8 @@ class ImageFolder final : public Dataset {
   DatasetInfo info_;
   std::filesystem::path split_;
   bool skip_bad_images_;
+  bool turns_;
+  LeftOut left_out_;
   std::vector<Sample> samples_;
   mutable std::mutex mutex_;
   mutable std::set<std::string> skipped_;
@@ -226,17 +279,16 @@ class ImageFolder final : public Dataset {
 std::shared_ptr<const Dataset> make_image_folder(const DatasetOptions& options) {
   const std::filesystem::path& folder = options.folder;
   check(!folder.empty(), kOp, "expected a folder with the folders train and val (option --data-dir), got none");
-  std::error_code none;
-  check(std::filesystem::is_directory(folder, none), kOp, "{}: no such folder", folder.string());
+  check_folder(kOp, folder);
   const std::filesystem::path train = first_of(folder, {"train"});
   if (options.split == Split::train) {
     check(!train.empty(), kOp, "{}: expected a folder train with a folder for each class, found none", folder.string());
-    return std::make_shared<ImageFolder>(train, train, options.skip_bad_images);
+    return std::make_shared<ImageFolder>(train, train, options);
   }
   const std::filesystem::path test = first_of(folder, {"val", "validation", "test"});
   check(!test.empty(), kOp, "{}: expected a folder val, validation or test with a folder for each class, found none",
         folder.string());
-  return std::make_shared<ImageFolder>(train, test, options.skip_bad_images);
+  return std::make_shared<ImageFolder>(train, test, options);
 }
 
 }  // namespace norma::data

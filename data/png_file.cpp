@@ -1,18 +1,13 @@
 #include "data/image_formats.h"
 
-#include "core/error.h"
-
-#include <zlib.h>
+#include <png.h>
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
+#include <csetjmp>
+#include <cstring>
 #include <new>
 #include <vector>
-
-// A PNG file is a signature and chunks: a length, a type, so many bytes, and the check sum of type and bytes (PNG
-// specification, 5.3). The pixels are one zlib stream over the content of all IDAT chunks.
 
 namespace norma::data {
 
@@ -20,177 +15,128 @@ namespace {
 
 using namespace std::string_view_literals;
 
-constexpr size_t kSignature = 8;
-constexpr size_t kRest = 12;  // bytes of a chunk beside its content
-
-uint8_t byte_at(std::string_view bytes, size_t i) {
-  return static_cast<uint8_t>(bytes[i]);
-}
-
-uint32_t big_endian(std::string_view bytes, size_t i) {
-  return uint32_t{byte_at(bytes, i)} << 24 | uint32_t{byte_at(bytes, i + 1)} << 16 |
-         uint32_t{byte_at(bytes, i + 2)} << 8 | byte_at(bytes, i + 3);
-}
-
-/// The bytes of an image's pixels before compression.
-struct PngBytes {
-  uint64_t most = 0;   ///< with a filter byte for each row
-  uint64_t least = 0;  ///< without those
-};
-
-/// Reads an IHDR chunk: width, height, bits of a sample, kind of colour, …, interlacing (11.2.2). None if it makes no
-/// sense.
-std::optional<PngBytes> bytes_of_pixels(std::string_view header) {
-  constexpr std::array<uint64_t, 7> kSamples = {1, 0, 3, 1, 2, 0, 4};  // in a pixel, by kind of colour
-  if (header.size() != 13 || byte_at(header, 9) >= kSamples.size() || kSamples[byte_at(header, 9)] == 0) {
-    return std::nullopt;
-  }
-  const uint64_t height = big_endian(header, 4);
-  const uint64_t row_bits = uint64_t{big_endian(header, 0)} * byte_at(header, 8) * kSamples[byte_at(header, 9)];
-  const uint64_t rows_of_passes = byte_at(header, 12) == 0 ? 0 : 4 * height + 16;  // filter bytes, and the last byte of
-                                                                                   // each row
-  return PngBytes{.most = height * ((row_bits + 7) / 8 + 1) + rows_of_passes, .least = height * row_bits / 8};
-}
-
-/// zlib's decompression of a list of pieces.
-class Inflater {
+/// libpng's object, which reads `bytes`.
+class PngReader {
  public:
-  /// `plain`: the stream has zlib's header, which Apple's kind of PNG lacks.
-  Inflater(const std::vector<std::string_view>& pieces, bool plain) : pieces_(pieces) {
-    if (inflateInit2(&stream_, plain ? MAX_WBITS : -MAX_WBITS) != Z_OK) {
+  explicit PngReader(std::string_view bytes) : bytes_(bytes) {
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, take_error, [](png_structp, png_const_charp) {});
+    info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
+    if (info_ == nullptr) {
+      png_destroy_read_struct(&png_, nullptr, nullptr);
       throw std::bad_alloc();
     }
+    // Every check sum is checked. Texts and profiles are passed over, since they may unpack to gigabytes.
+    png_set_read_fn(png_, this, read);
+    png_set_crc_action(png_, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_AS_DEFAULT, reinterpret_cast<png_const_bytep>("eXIf"), 1);
   }
-  ~Inflater() { inflateEnd(&stream_); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
 
-  /// Reads the next bytes into `to`; fewer than `room` at the end, and where the stream cannot go on.
-  size_t read(char* to, size_t room) {
-    stream_.next_out = reinterpret_cast<Bytef*>(to);
-    stream_.avail_out = static_cast<uInt>(room);
-    while (state_ == Z_OK && stream_.avail_out > 0) {
-      if (stream_.avail_in == 0) {
-        if (next_ == pieces_.size()) {
-          break;
-        }
-        // zlib does not write to its input.
-        stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(pieces_[next_].data()));
-        stream_.avail_in = static_cast<uInt>(pieces_[next_].size());
-        ++next_;
+  /// Reads what stands before the pixels. Returns the fault, or "".
+  std::string read_header(bool colour) {
+    return guarded([&] {
+      png_read_info(png_, info_);
+      png_set_expand(png_);
+      png_set_strip_16(png_);
+      png_set_strip_alpha(png_);
+      if (colour) {
+        png_set_gray_to_rgb(png_);
       }
-      state_ = inflate(&stream_, Z_NO_FLUSH);
-      state_ = state_ == Z_BUF_ERROR ? Z_OK : state_;  // Z_BUF_ERROR: it waits for the next piece
-    }
-    if (state_ == Z_MEM_ERROR) {
-      throw std::bad_alloc();
-    }
-    return room - stream_.avail_out;
+      png_set_interlace_handling(png_);
+      png_read_update_info(png_, info_);
+    });
   }
-  /// True iff the stream stopped because it is damaged.
-  [[nodiscard]] bool is_damaged() const { return state_ != Z_OK && state_ != Z_STREAM_END; }
+  [[nodiscard]] int64_t channels() const { return png_get_channels(png_, info_); }
+
+  /// Reads the pixels into these rows, and the rest of the file. Returns the fault, or "".
+  std::string read_pixels(std::vector<png_bytep>& rows) {
+    return guarded([&] {
+      png_read_image(png_, rows.data());
+      png_read_end(png_, info_);
+    });
+  }
+
+  [[nodiscard]] int orientation() {
+    png_bytep exif = nullptr;
+    png_uint_32 size = 0;
+    return png_get_eXIf_1(png_, info_, &size, &exif) == 0
+               ? 1
+               : exif_orientation({reinterpret_cast<const char*>(exif), size});
+  }
 
  private:
-  const std::vector<std::string_view>& pieces_;
-  size_t next_ = 0;
-  z_stream stream_ = {};
-  int state_ = Z_OK;
-};
-
-void append_big_endian(std::string& to, uint32_t value) {
-  for (const int shift : {24, 16, 8, 0}) {
-    to.push_back(static_cast<char>(value >> shift));
-  }
-}
-
-/// Decompresses `pieces` and appends the bytes to `to` as IDAT chunks, each one stored block of deflate (RFC 1951,
-/// 3.2.4). stb reads no check sum, so each is 0. Returns the fault, or "".
-std::string append_plain(std::string& to, const std::vector<std::string_view>& pieces, bool plain,
-                         const PngBytes& expected) {
-  constexpr size_t kBlock = 65'535;
-  constexpr size_t kBlockHeader = 5;
-  const std::string_view zlib_header = plain ? "\x78\x01"sv : ""sv;
-  Inflater inflater(pieces, plain);
-  uint64_t count = 0;
-  for (bool last = false; !last;) {
-    const size_t header = count == 0 ? zlib_header.size() : 0;
-    const size_t begin = to.size();
-    const size_t content = begin + 8 + header + kBlockHeader;
-    to.resize(content + kBlock);
-    const size_t size = inflater.read(to.data() + content, kBlock);
-    last = size < kBlock;
-    std::string head;
-    append_big_endian(head, static_cast<uint32_t>(header + kBlockHeader + size));
-    head += "IDAT";
-    head += zlib_header.substr(0, header);
-    head += {static_cast<char>(last), static_cast<char>(size), static_cast<char>(size >> 8), static_cast<char>(~size),
-             static_cast<char>(~size >> 8)};
-    std::copy(head.begin(), head.end(), to.begin() + static_cast<std::ptrdiff_t>(begin));
-    to.resize(content + size);
-    append_big_endian(to, /* check sum */ 0);
-    count += size;
-    if (count > expected.most + kBlock) {
-      return "its pixels are more than its size";
+  /// No exception may pass through C. The steps own nothing.
+  template <class Step>
+  std::string guarded(Step&& step) {
+    if (setjmp(back_) == 0) {
+      step();
+      return "";
     }
+    if (fault_.data() == "Out of memory"sv || fault_.data() == "insufficient memory"sv) {
+      throw std::bad_alloc();
+    }
+    return fault_.data();
   }
-  if (count >= expected.least) {
-    return "";  // the rest may be damaged; it is left out
+
+  [[noreturn]] static void take_error(png_structp png, png_const_charp text) {
+    auto& self = *static_cast<PngReader*>(png_get_error_ptr(png));
+    std::strncpy(self.fault_.data(), text, self.fault_.size() - 1);
+    std::longjmp(self.back_, 1);
   }
-  return inflater.is_damaged() ? "its pixels cannot be decompressed" : "it ends early";
-}
+
+  static void read(png_structp png, png_bytep to, size_t count) {
+    auto& self = *static_cast<PngReader*>(png_get_io_ptr(png));
+    // The check sum of the last chunk, which has no content, may be cut off.
+    constexpr std::string_view kEnd = "IEND\xAE\x42\x60\x82"sv;
+    if (self.bytes_.size() < count && count == 4 && self.last_ == kEnd.substr(0, 4)) {
+      std::copy_n(kEnd.data() + 4, count, to);
+      return;
+    }
+    if (self.bytes_.size() < count) {
+      png_error(png, "it ends early");
+    }
+    self.last_ = self.bytes_.substr(0, count);
+    if (self.last_.size() == 8) {  // a length and the kind of a chunk
+      self.last_.remove_prefix(4);
+    }
+    std::copy_n(self.bytes_.data(), count, to);
+    self.bytes_.remove_prefix(count);
+  }
+
+  std::string_view bytes_;
+  std::string_view last_;
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  std::jmp_buf back_ = {};
+  std::array<char, 128> fault_ = {};
+};
 
 }  // namespace
 
-// The header is the first chunk; in Apple's kind of PNG it is the second.
-std::optional<ImageSize> png_size(std::string_view bytes) {
-  size_t i = kSignature;
-  if (bytes.size() >= i + 8 && bytes.substr(i + 4, 4) == "CgBI"sv) {
-    i += big_endian(bytes, i) + kRest;
+void decode_png(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
+  // The sizes behind the signature, and the length and kind of the first chunk: checked before libpng does any work.
+  if (bytes.size() >= 24 && bytes.substr(12, 4) == "IHDR"sv) {
+    const auto* header = reinterpret_cast<png_const_bytep>(bytes.data());
+    check_image_size(name, png_get_uint_32(header + 20), png_get_uint_32(header + 16));
+    image.height = png_get_uint_32(header + 20);
+    image.width = png_get_uint_32(header + 16);
   }
-  if (bytes.size() < i + 16 || bytes.substr(i + 4, 4) != "IHDR"sv) {
-    return std::nullopt;
+  PngReader reader(bytes);
+  check_fault(reader.read_header(channels == 3), name);
+  image.set_size(image.height, image.width, reader.channels());
+  std::vector<png_bytep> rows(static_cast<size_t>(image.height));
+  for (size_t y = 0; y < rows.size(); ++y) {
+    rows[y] = image.pixels.data() + y * static_cast<size_t>(image.width * image.channels);
   }
-  return ImageSize{.height = big_endian(bytes, i + 12), .width = big_endian(bytes, i + 8)};
-}
-
-std::string with_plain_pixels(std::string_view bytes, const std::string& name) {
-  const auto check_fault = [&](const std::string& fault) {
-    check(fault.empty(), "image", "{}: damaged: {}", name, fault);
-  };
-  std::string out(bytes.substr(0, kSignature));
-  std::string behind;  // the chunks behind the pixels
-  std::vector<std::string_view> pixels;
-  std::optional<PngBytes> expected;
-  bool plain = true;
-  for (size_t i = kSignature; bytes.size() >= i + 8;) {
-    const size_t length = big_endian(bytes, i);
-    const std::string_view type = bytes.substr(i + 4, 4);
-    if (type == "IEND"sv) {
-      check_fault(expected ? append_plain(out, pixels, plain, *expected) : "its header makes no sense");
-      return out + behind + std::string("\0\0\0\0IEND\0\0\0\0", kRest);
-    }
-    if (bytes.size() - i < length + kRest) {
-      break;
-    }
-    const auto* checked = reinterpret_cast<const Bytef*>(bytes.data() + i + 4);
-    check_fault(crc32_z(0, checked, length + 4) == big_endian(bytes, i + 8 + length) ? "" : "a check sum is wrong");
-    const std::string_view content = bytes.substr(i + 8, length);
-    if (type == "IDAT"sv) {
-      pixels.push_back(content);
-    } else {
-      (pixels.empty() ? out : behind) += bytes.substr(i, length + kRest);
-    }
-    if (type == "IHDR"sv) {
-      check_fault(expected ? "it has two headers" : "");
-      expected = bytes_of_pixels(content);
-      check_fault(expected ? "" : "its header makes no sense");
-    } else if (type == "CgBI"sv) {
-      plain = false;
-    }
-    i += length + kRest;
+  check_fault(reader.read_pixels(rows), name);
+  image.orientation = reader.orientation();
+  if (image.channels != channels) {
+    make_grey(image);
   }
-  check_fault("it ends early");
-  return out;
 }
 
 }  // namespace norma::data

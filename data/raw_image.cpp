@@ -147,6 +147,14 @@ void put(const Rgb& colour, int64_t channels, uint8_t* pixel) {
   }
 }
 
+void make_grey(Image& image) {
+  for (int64_t i = 0; i < image.height * image.width; ++i) {
+    const uint8_t* const from = image.pixels.data() + 3 * i;
+    put({from[0], from[1], from[2]}, 1, image.pixels.data() + i);  // never behind what is read
+  }
+  image.set_size(image.height, image.width, 1);
+}
+
 void decode_pnm(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   size_t at = 2;
   const int64_t width = header_number(bytes, at);

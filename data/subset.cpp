@@ -24,6 +24,7 @@ class Subset : public Dataset {
   int64_t load(int64_t index, Image& image) const override { return whole_->load(place(index), image); }
   [[nodiscard]] int64_t label(int64_t index) const override { return whole_->label(place(index)); }
   [[nodiscard]] std::vector<std::string> skipped() const override { return whole_->skipped(); }
+  [[nodiscard]] std::vector<std::string> left_out() const override { return whole_->left_out(); }
 
  protected:
   DatasetInfo info_;

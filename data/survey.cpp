@@ -55,11 +55,13 @@ Survey survey(const Dataset& dataset, int64_t most) {
   parallel_for(0, result.looked_at, /* grain= */ 1, [&](int64_t first, int64_t last) {
     ByteSums part(info.channels);
     std::map<int64_t, std::string> bad;
+    int64_t turned = 0;
     Image image;
     for (int64_t i = first; i < last; ++i) {
       try {
         dataset.load(i * info.size / result.looked_at, image);
         part.add(image);
+        turned += image.orientation == 1 ? 0 : 1;
       } catch (const OutOfMemory&) {
         throw;
       } catch (const Error& error) {
@@ -69,6 +71,7 @@ Survey survey(const Dataset& dataset, int64_t most) {
     const std::lock_guard lock(mutex);
     all.add(part);
     faults.merge(bad);
+    result.turned += turned;
   });
   for (auto& [index, text] : faults) {
     result.faults.push_back(std::move(text));

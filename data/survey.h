@@ -13,6 +13,7 @@ namespace norma::data {
 /// The properties of a dataset's images, as far as they were loaded.
 struct Survey {
   int64_t looked_at = 0;            ///< images that were loaded, or could not be
+  int64_t turned = 0;               ///< images that EXIF says to turn, and that load() has not turned
   std::vector<std::string> faults;  ///< why an image could not be loaded, one text each, in the dataset's order
   /// For each channel over all pixels of the good images, with values scaled to [0, 1]; empty if there are none.
   std::vector<double> mean;

@@ -1,5 +1,7 @@
 #include "nn/module.h"
 
+#include "core/allocator.h"
+#include "core/anomaly.h"
 #include "core/copy.h"
 #include "core/excerpt.h"
 #include "core/factory.h"
@@ -97,9 +99,35 @@ bool is_counter(const std::string& name) {
 
 Tensor Module::operator()(const Tensor& x) {
   ModuleScope scope(*this, x);
-  Tensor y = scope.leave(forward(x));
+  Tensor y;
+  try {
+    y = scope.leave(forward(x));
+  } catch (...) {
+    if (norm_in_errors_.empty()) {
+      throw;
+    }
+    rethrow_named(norm_in_errors_);
+  }
   run_forward_hooks(x, y);
   return y;
+}
+
+void Module::rethrow_named(const std::string& norm) {
+  constexpr size_t kLongest = 400;
+  std::string text = "it threw something that is no std::exception";
+  try {
+    throw;
+  } catch (const OutOfMemory&) {
+    throw;
+  } catch (const NotFinite&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    text = excerpt(error.what(), kLongest);
+  } catch (...) {
+  }
+  fail(fmt::format("norm '{}'", norm), "{}", text);
 }
 
 void Module::run_forward_hooks(const Tensor& input, const Tensor& output) const {

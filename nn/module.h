@@ -74,6 +74,11 @@ class Module {
   virtual Tensor forward(const Tensor& x) = 0;
   /// Runs forward(), then the hooks in the order of their registration.
   Tensor operator()(const Tensor& x);
+  /// From now on what forward() throws becomes an Error "norm 'NAME': …", shortened, whatever it is. For norms of
+  /// plug-ins, which may throw anything.
+  void name_in_errors(std::string norm) { norm_in_errors_ = std::move(norm); }
+  /// Throws the exception that is being handled again in that way.
+  [[noreturn]] static void rethrow_named(const std::string& norm);
   /// Returns a number for remove_forward_hook().
   int64_t register_forward_hook(ForwardHook hook);
   /// Throws Error for a number that stands for no hook of this module.
@@ -187,6 +192,7 @@ class Module {
   std::vector<std::optional<SlotOptions>> slots_;  ///< for each child; none for one that its parent holds itself
   std::vector<std::pair<int64_t, ForwardHook>> hooks_;
   int64_t next_hook_ = 0;
+  std::string norm_in_errors_;
   bool training_ = true;
   bool has_frozen_statistics_ = false;
 };

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <set>
 #include <string>
 
 namespace norma::nn {
@@ -43,12 +42,31 @@ void* open_library(const std::string& path, const std::string& file) {
   return library;
 }
 
-/// Calls the registration of a library, unless that has been done.
-void register_norms(void* library, PluginRecord record) {
-  static std::set<void*> loaded;
-  if (loaded.contains(library)) {
+/// What a norm of a plug-in throws, of whatever kind, becomes an Error that names the norm.
+void name_in_errors(const std::string& name) {
+  NormDefinition definition = norm_definition(name);
+  definition.make = [name, make = definition.make](const NormChoice& choice, int64_t channels) {
+    try {
+      std::shared_ptr<Module> norm = make(choice, channels);
+      if (norm != nullptr) {
+        norm->name_in_errors(name);
+      }
+      return norm;
+    } catch (...) {
+      Module::rethrow_named(name);
+    }
+  };
+  register_norm(name, std::move(definition));
+}
+
+/// Opens a library at a path and calls its registration, unless one of the same bytes is loaded.
+void register_norms(const std::string& path, PluginRecord record) {
+  if (std::ranges::any_of(records(), [&](const PluginRecord& other) { return other.sha256 == record.sha256; })) {
     return;
   }
+  void* const library = open_library(path, record.file);
+  check(path != record.file || PluginFile(path).record().sha256 == record.sha256, kOp,
+        "{}: it was changed while it was loaded", path);
   const auto* abi = static_cast<const PluginAbi*>(::dlsym(library, "norma_plugin_abi"));
   void* const symbol = ::dlsym(library, "norma_register_plugin");
   check(abi != nullptr && symbol != nullptr, kOp,
@@ -63,30 +81,29 @@ void register_norms(void* library, PluginRecord record) {
     reinterpret_cast<void (*)()>(symbol)();
   } catch (const std::exception& error) {
     fail(kOp, "{}: {}", record.file, error.what());
+  } catch (...) {
+    fail(kOp, "{}: it threw something that is no std::exception", record.file);
   }
   const std::vector<std::string> after = norm_names();
   check(after.size() > before.size(), kOp, "{}: expected it to register a norm with a name of its own, got none",
         record.file);
   std::copy_if(after.begin(), after.end(), std::back_inserter(record.norms),
                [&](const std::string& name) { return std::find(before.begin(), before.end(), name) == before.end(); });
+  for (const std::string& name : record.norms) {
+    name_in_errors(name);
+  }
   records().push_back(std::move(record));
-  loaded.insert(library);
 }
 
 }  // namespace
 
 void load_plugin(const std::filesystem::path& file) {
   const PluginRecord record = PluginFile(file).record();
-  // Absolute: without a slash the system would look for it among its own libraries.
-  register_norms(open_library(record.file, record.file), record);
+  register_norms(record.file, record);  // absolute: without a slash the system would look among its own libraries
 }
 
-void load_plugin(std::unique_ptr<PluginFile> file) {
-  // The loader knows libraries by their paths, too: a second file with this one's number would not be loaded.
-  static std::vector<std::unique_ptr<PluginFile>> open;
-  open.push_back(std::move(file));
-  const PluginFile& kept = *open.back();
-  register_norms(open_library(kept.descriptor_path(), kept.record().file), kept.record());
+void load_plugin(const PluginFile& file) {
+  register_norms(file.sealed_path(), file.record());
 }
 
 const std::vector<PluginRecord>& loaded_plugins() {

@@ -47,10 +47,10 @@ inline constexpr PluginAbi kPluginAbi{
 /// registers nothing or a name that is taken, and what its registration throws.
 void load_plugin(const std::filesystem::path& file);
 
-/// Loads an open file, and so the same bytes as its record describes, even if another file has taken its name since.
-/// Throws as the function above. The system's loader does not know the folder of an open file, so it finds no libraries
-/// of the plug-in by $ORIGIN. That is intended, since no record would describe their bytes.
-void load_plugin(std::unique_ptr<PluginFile> file);
+/// Loads the bytes that the file's record describes, even if the file has been changed since. Throws as the function
+/// above. The system's loader knows no folder of them, so it finds no libraries of the plug-in by $ORIGIN. That is
+/// intended, since no record would describe their bytes.
+void load_plugin(const PluginFile& file);
 
 /// The loaded plug-ins, in the order of loading.
 const std::vector<PluginRecord>& loaded_plugins();

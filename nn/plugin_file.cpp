@@ -4,11 +4,15 @@
 #include "core/sha256.h"
 
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
+#include <sys/mman.h>
 
 #include <bit>
+#include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 
 namespace norma::nn {
@@ -52,13 +56,23 @@ void check_library(const std::string& file, std::string_view bytes) {
 }  // namespace
 
 PluginFile::PluginFile(const std::filesystem::path& file) : input_(kOp, file, kMaxBytes) {
-  const std::string bytes = input_.read_rest();
-  check_library(file.string(), bytes);
+  bytes_ = input_.read_rest();
+  check_library(file.string(), bytes_);
   // Without links and "..": the name that is judged and loaded is that of the file that was read.
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::canonical(file, error);
   record_ = {.file = (error ? std::filesystem::absolute(file).lexically_normal() : whole).string(),
-             .sha256 = sha256(bytes)};
+             .sha256 = sha256(bytes_)};
+}
+
+std::string PluginFile::sealed_path() const {
+  const int descriptor = ::memfd_create("plugin", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
+  std::ofstream out(path, std::ios::binary);
+  out << bytes_ << std::flush;
+  check(out.good() && ::fcntl(descriptor, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) == 0,
+        kOp, "{}: cannot keep a copy of it in memory: {}", record_.file, std::strerror(errno));
+  return path;
 }
 
 }  // namespace norma::nn

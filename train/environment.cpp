@@ -149,8 +149,8 @@ Environment environment() {
   result.libraries.emplace_back("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
                                                              NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
   result.libraries.emplace_back("zlib", zlibVersion());
-  if (const std::string jpeg = data::jpeg_turbo_version(); !jpeg.empty()) {
-    result.libraries.emplace_back("libjpeg-turbo", jpeg);
+  for (auto& library : data::image_libraries()) {
+    result.libraries.push_back(std::move(library));
   }
   for (const auto& [name, text] : {std::pair("MPI", parallel::mpi_version()), {"NCCL", parallel::nccl_version()}}) {
     if (!text.empty()) {

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -29,14 +30,6 @@ std::function<void(std::FILE*, std::string_view)> redirected;
 std::function<void(std::FILE*, std::string_view)> current_sink() {
   const std::lock_guard lock(mutex);
   return redirected;
-}
-
-std::filesystem::file_status status_of(std::string_view op, const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::file_status status = std::filesystem::status(path, error);
-  check(status.type() != std::filesystem::file_type::none, op, "cannot read {}: {}", path.string(),
-        std::strerror(error.value()));
-  return status;
 }
 
 }  // namespace
@@ -62,14 +55,6 @@ int output_error() {
   return first_error;
 }
 
-bool path_exists(std::string_view op, const std::filesystem::path& path) {
-  return std::filesystem::exists(status_of(op, path));
-}
-
-bool is_folder(std::string_view op, const std::filesystem::path& path) {
-  return std::filesystem::is_directory(status_of(op, path));
-}
-
 void cannot_write(std::string_view op, const std::filesystem::path& file, int error) {
   fail(op, "cannot write {}: {}", file.string(), std::strerror(error));
 }
@@ -91,6 +76,22 @@ void make_output_folder(std::string_view op, const std::filesystem::path& folder
   if (!unknown || ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
     cannot_write(op, folder, unknown ? errno : reason);
   }
+}
+
+bool holds_only(const std::filesystem::path& folder, std::initializer_list<std::string_view> beginnings) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (std::ranges::none_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string shown(const std::filesystem::path& path) {
+  constexpr size_t kLongest = 4096;  // that a system can open
+  return excerpt(path.string(), kLongest);
 }
 
 void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/excerpt.h"
+#include "data/atomic_file.h"
 
 #include <fmt/format.h>
 
@@ -37,17 +38,21 @@ void warn(std::string_view op, fmt::format_string<Args...> text, Args&&... args)
 /// The errno of the first put() that failed; 0 if none did.
 int output_error();
 
-/// True iff something has that name; false also if a part of its path is missing. Throws Error "op: cannot read FILE: "
-/// and the system's text if that cannot be found out: a loop of symbolic links, a folder without permission.
-bool path_exists(std::string_view op, const std::filesystem::path& path);
-/// True iff a folder has that name; throws likewise.
-bool is_folder(std::string_view op, const std::filesystem::path& path);
+using data::check_new;
+using data::is_folder;
+using data::path_exists;
 
 /// Throws Error "op: cannot write FILE: " and the system's text for `error`, a value of errno.
 [[noreturn]] void cannot_write(std::string_view op, const std::filesystem::path& file, int error);
 
 /// Makes a folder and those above it, and tests that a file can be made in it. Throws as cannot_write().
 void make_output_folder(std::string_view op, const std::filesystem::path& folder);
+
+/// True iff all files in a folder, if it is there, have names that begin so: nothing but what a killed command left.
+bool holds_only(const std::filesystem::path& folder, std::initializer_list<std::string_view> beginnings);
+
+/// A path for a line that is printed: on one line, whatever its name has.
+std::string shown(const std::filesystem::path& path);
 
 /// Throws Error when one of the files to be written into a folder exists already.
 void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names);

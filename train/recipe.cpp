@@ -137,6 +137,9 @@ Recipe recipe_from_json(const std::string& text, const std::string& where) {
     std::visit([&](const auto& field) { read(option.key, recipe.*(field.at)); }, option.field);
     if (const auto* file = std::get_if<FileField>(&option.field)) {
       read(file_key(option), recipe.*(file->name));
+      if (std::string& name = recipe.*(file->name); name.empty() && !(recipe.*(file->at)).empty()) {
+        name = "the policy";  // for errors
+      }
     }
   }
   return recipe;
@@ -146,7 +149,8 @@ std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Sp
   auto dataset = data::make_dataset(recipe.dataset, {.split = split,
                                                      .folder = recipe.data_dir,
                                                      .image_size = recipe.image_size,
-                                                     .skip_bad_images = recipe.skip_bad_images});
+                                                     .skip_bad_images = recipe.skip_bad_images,
+                                                     .exif_orientation = recipe.exif_orientation});
   if (!recipe.classes.empty()) {
     dataset = data::class_subset(dataset, recipe.classes);
   }

@@ -34,9 +34,10 @@ struct Recipe {
 
   // The images.
   std::string dataset = "fashion_mnist";
-  std::string data_dir;          ///< "": where the dataset's package puts its files
-  bool skip_bad_images = false;  ///< data::DatasetOptions::skip_bad_images
-  std::vector<int64_t> classes;  ///< those that count, numbered anew in this order (data::class_subset()); empty: all
+  std::string data_dir;           ///< "": where the dataset's package puts its files
+  bool skip_bad_images = false;   ///< as data::DatasetOptions has it
+  bool exif_orientation = false;  ///< likewise
+  std::vector<int64_t> classes;   ///< those that count, numbered anew in this order (data::class_subset()); empty: all
   int64_t image_size = 32;
   int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
   bool flip = false;         ///< mirror each image with probability 1/2

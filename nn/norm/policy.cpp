@@ -94,14 +94,13 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const Network
       }
     }
     check(!named.empty(), kOp, "{}:{}: '{}': expected the name of a norm layer, got none of {}", policy.source,
-          rule.line, rule.pattern,
-          layers.empty() ? "them: the model has no norms" : fmt::format("{}", fmt::join(layers, ", ")));
+          rule.line, excerpt(rule.pattern), layers.empty() ? "them: the model has no norms" : excerpt_list(layers));
   }
   for (const NormRule& rule : policy.rules) {
     const std::vector<std::string>& named = named_by[&rule];
     check(std::any_of(named.begin(), named.end(), [&](const std::string& path) { return chosen[path] == &rule; }), kOp,
           "{}:{}: '{}': expected a norm layer that no later line decides, got {}", policy.source, rule.line,
-          rule.pattern, fmt::join(named, ", "));
+          excerpt(rule.pattern), excerpt_list(named));
   }
   // All are made before the first is put in, since groups may not divide the channels.
   std::vector<std::pair<std::string, std::shared_ptr<Module>>> replacements;

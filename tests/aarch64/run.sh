@@ -17,7 +17,7 @@ as_root=()
 command -v aarch64-linux-gnu-g++ qemu-aarch64 cmake ninja >/dev/null ||
   "${as_root[@]}" apt-get install --yes --no-install-recommends g++-aarch64-linux-gnu qemu-user cmake ninja-build
 
-packages=(libfmt-dev libfmt9 zlib1g-dev zlib1g libssl-dev libssl3 libstb-dev libstb0 libjpeg62-turbo-dev libjpeg62-turbo libhwy-dev libhwy1 libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev
+packages=(libfmt-dev libfmt9 zlib1g-dev zlib1g libssl-dev libssl3 libpng-dev libpng16-16 libjpeg62-turbo-dev libjpeg62-turbo libhwy-dev libhwy1 libeigen3-dev nlohmann-json3-dev doctest-dev libcli11-dev
   libtomlplusplus-dev libboost1.74-dev)
 if [ ! -e "$root/done" ]; then
   rm -rf "$root" "$build/packages"

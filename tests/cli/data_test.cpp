@@ -1,6 +1,7 @@
 #include "cli/program.h"
 #include "data/dataset.h"
-#include "data/image_file.h"
+#include "data/image_formats.h"
+#include "data/safetensors.h"
 #include "data/survey.h"
 
 #include <filesystem>
@@ -89,13 +90,26 @@ TEST_CASE("norma data: image files that cannot be read, and their own mean besid
   for (const char* skip : {"", " --skip-bad-images"}) {
     const Outcome bad = run_norma(folder.path(), std::string("data --dataset imagefolder --data-dir .") + skip);
     CHECK_MESSAGE(bad.code == 0, bad.err);
-    CHECK_MESSAGE(
-        bad.out.find("unreadable    7 of the 9 train images (a run ends there, or takes the next one for it "
-                     "with --skip-bad-images)\n"
-                     "              image: ./train/a/3.png: expected a JPEG, PNG, BMP or raw PNM image, got a "
-                     "text\n") != std::string::npos,
-        bad.out);
+    CHECK_MESSAGE(bad.out.find("unreadable    7 of the 9 train images (a run ends there, or takes the next one for it "
+                               "with --skip-bad-images)\n"
+                               "              image: ./train/a/3.png: expected a " +
+                               data::read_kinds() + " image, got a text\n") != std::string::npos,
+                  bad.out);
     CHECK_MESSAGE(bad.out.find("              and 2 more\n") != std::string::npos, bad.out);
+  }
+  // What is not used, and what is used as it lies in the file.
+  const data::Safetensors pictures =
+      data::load_safetensors(test::source_folder() / "tests/reference/pictures.safetensors");
+  const std::vector<uint8_t> turned = pictures.find("png, turned 6.file").to_vector<uint8_t>();
+  test::write_file(folder / "val/a/3.png", std::string(turned.begin(), turned.end()));
+  test::write_file(folder / "val/a/.3.png", "");
+  for (const auto& [words, end] :
+       {std::pair("", "--exif-orientation turns them upright"), {" --exif-orientation", "they are turned upright"}}) {
+    const Outcome outcome = run_norma(folder.path(), std::string("data --dataset imagefolder --data-dir .") + words);
+    CHECK_MESSAGE(outcome.out.find("left out      test: 1 whose names begin with a point\n"
+                                   "turned        1 of the 2 test images by their EXIF data; " +
+                                   std::string(end) + "\n") != std::string::npos,
+                  outcome.out);
   }
   const Outcome batch = run_norma(
       folder.path(), "train --dataset imagefolder --data-dir . --img-size 16 --model resnet18 --output o -b 16");
@@ -115,9 +129,9 @@ TEST_CASE("norma data: what it refuses") {
   CHECK(error("--show mine.png") == "norma: data: --show: expected a name that is not taken, got 'mine.png'\n");
   CHECK(read_file(folder / "mine.png") == "mine");
   CHECK(error("--count 0") == "norma: data: --count: expected a whole number from 1 to 4096, got 0\n");
-  CHECK(error("--scale 1") == "norma: train: scale: expected two numbers, got 1\n");
+  CHECK(error("--scale 1") == "norma: data: scale: expected two numbers, got 1\n");
   CHECK(error("--scale 1,x") == "norma: data: --scale: expected a number, got x\n");
-  CHECK(error("--aa rand-q1").starts_with("norma: train: aa: rand-q1: unknown key 'q1'; known: m (magnitude), "));
+  CHECK(error("--aa rand-q1").starts_with("norma: data: aa: rand-q1: unknown key 'q1'; known: m (magnitude), "));
   CHECK(error("--img-size 2048 --count 9 --show a.png") ==
         "norma: data: --count: expected at most 8 images of 2048 x 2048, got 9\n");
 }

@@ -4,6 +4,9 @@
 #include "core/version.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
+#include "train/checkpoint.h"
+#include "train/dataset_notes.h"
+#include "train/recipe.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -157,7 +160,19 @@ TEST_CASE("norma export --format torch: a folder with weights, an example and a 
         "norma: export: --output: expected a name that is not taken, got 'x'\n");
 
   const Outcome checked = weights.exported("--format torch -o z --check", weights.python("echo as \"$1\" says\n"));
-  CHECK(checked.out == "z: weights.safetensors, example.safetensors, network.py; as z/network.py says\n");
+  CHECK(checked.out == "z: weights.safetensors, example.safetensors, network.py; as z.partial/network.py says\n");
+  CHECK_FALSE(std::filesystem::exists(weights.path("z.partial")));
+  // What a killed export left is no obstacle; what somebody else has there is.
+  std::filesystem::create_directory(weights.path("k.partial"));
+  test::write_file(weights.path("k.partial/weights.safetensors"), "half");
+  CHECK(weights.exported("--format torch -o k/").code == 0);
+  CHECK(std::filesystem::exists(weights.path("k/network.py")));
+  CHECK_FALSE(std::filesystem::exists(weights.path("k.partial")));
+  std::filesystem::create_directory(weights.path("m.partial"));
+  test::write_file(weights.path("m.partial/mine"), "mine");
+  CHECK(weights.refusal("--format torch -o m") ==
+        "norma: export: --output: expected a name that is not taken, got 'm.partial'\n");
+
   const Outcome wrong =
       weights.exported("--format torch -o w --check", weights.python("printf 'Traceback\\nit is 3\\n' >&2\nexit 1\n"));
   CHECK(wrong.err == "norma: export: --check: expected w/network.py to end without an error, got: it is 3\n");
@@ -174,7 +189,7 @@ TEST_CASE("norma export --format torch: a folder with weights, an example and a 
   CHECK(weights.refusal("--format torch --library torchvision -o u") ==
         "norma: export_torch: model: expected a network of torchvision, got convnext_atto; timm has it\n");
   CHECK(weights.refusal("--format torch -o w.safetensors/u") ==
-        "norma: export: cannot make the folder w.safetensors/u: Not a directory\n");
+        "norma: export: cannot make the folder w.safetensors/u.partial: Not a directory\n");
 }
 
 TEST_CASE("norma export: mistakes") {
@@ -207,4 +222,63 @@ TEST_CASE("norma export: an op of a plug-in that ONNX does not have") {
   CHECK(outcome.code == 2);
   CHECK(outcome.err == "norma: export_onnx: expected ops that ONNX has, got image_norm\n");
   CHECK(folder.names() == std::vector<std::string>{"w.safetensors"});
+}
+
+TEST_CASE("norma export: a name that a link to nothing has, or that is given away meanwhile, is taken") {
+  if (!has_onnx()) {
+    return;  // the first test case says so
+  }
+  const Weights weights;
+  for (const char* name : {"x.onnx", "y.onnx.data"}) {
+    std::filesystem::create_symlink("nowhere", weights.path(name));
+    CHECK(weights.refusal(std::string("--external-data -o ") + std::string(name).substr(0, 6)) ==
+          fmt::format("norma: export: --output: expected a name that is not taken, got '{}'\n", name));
+  }
+  const Outcome late =
+      weights.exported("-o z.onnx", weights.python("echo mine > '" + weights.path("z.onnx").string() + "'\nexit 3\n"));
+  CHECK(late.code == 2);
+  CHECK(late.err == "norma: export: cannot write z.onnx: File exists\n");
+  CHECK(weights.file("z.onnx") == "mine\n");
+}
+
+TEST_CASE("norma export: a signal while Python checks ends both, and leaves nothing") {
+  const Weights weights;
+  std::filesystem::create_directory(weights.path("tmp"));
+  const std::string python = weights.python("echo $$ > '" + weights.path("child").string() + "'\nexec sleep 300\n");
+  const pid_t program = test::start_norma(
+      weights.path(""),
+      "export --checkpoint w.safetensors --model convnext_atto --patch-size 4 --num-classes 3 --threads 1 "
+      "--format torch --check -o x",
+      python + " TMPDIR=tmp");
+  const Outcome cut =
+      test::signal_when(program, weights.path(""), SIGTERM, [&] { return weights.file("child").ends_with('\n'); });
+  CHECK_MESSAGE(cut.code == 143, cut.err);
+  CHECK(cut.err == "\nnorma: SIGTERM came: ending soon, without a result\n");
+  CHECK(::kill(std::stoi(weights.file("child")), 0) != 0);
+  CHECK(std::filesystem::is_empty(weights.path("tmp")));
+  CHECK_FALSE(std::filesystem::exists(weights.path("x")));
+  CHECK_FALSE(std::filesystem::exists(weights.path("x.partial")));
+}
+
+TEST_CASE("norma export: texts of a folder for temporary files, of names on two lines, and of sizes in a checkpoint") {
+  const Weights weights;
+  if (has_onnx()) {
+    CHECK(weights.refusal("-o x.onnx", kNoPython + " TMPDIR=/no/such/folder") ==
+          "norma: export: expected a folder for temporary files in TMPDIR, got '/no/such/folder'\n");
+    CHECK(weights.refusal("-o x.onnx", weights.python("exit 0\n")) ==
+          "norma: export: expected 12 bytes of onnxruntime, got 0\n");
+  }
+  const Outcome named = weights.exported("--format torch -o 'a\nb'");
+  CHECK(named.out ==
+        "a?b: weights.safetensors, example.safetensors, network.py; a?b/network.py compares PyTorch with Norma\n");
+  train::Recipe recipe{.model = "convnext_atto", .patch_size = 4};
+  recipe.image_size = 0;
+  train::save_checkpoint(
+      weights.path("c.safetensors"),
+      {.model = data::load_safetensors(weights.path("w.safetensors")).tensors,
+       .model_name = "convnext_atto",
+       .options = {{"recipe", train::to_json(recipe)}, {train::kClassNamesKey, R"(["a", "b", "c"])"}}});
+  const Outcome none = run_norma(weights.path(""), "export --checkpoint c.safetensors --format torch -o c");
+  CHECK(none.code == 2);
+  CHECK_MESSAGE(none.err.starts_with("norma: export: img-size: expected a whole number from 1 to "), none.err);
 }

@@ -226,6 +226,8 @@ TEST_CASE("norma train --resume, --config: the code of a plug-in that a file nam
 
   std::filesystem::permissions(folder / "o", std::filesystem::perms::all);
   CHECK(refused("--resume o") == text("o/last.safetensors", "'o' can be written by every user"));
+  std::filesystem::permissions(folder / "o", std::filesystem::perms::owner_all | std::filesystem::perms::group_write);
+  CHECK(refused("--resume o") == text("o/last.safetensors", "'o' can be written by its group"));
   std::filesystem::permissions(folder / "o", std::filesystem::perms::owner_all);
   if (::geteuid() == 0) {
     REQUIRE(::chown((folder / "o").c_str(), 12345, 12345) == 0);
@@ -361,4 +363,29 @@ TEST_CASE("norma: results and commands that repeat a run name the plug-in by its
   CHECK(test::parse_json(options["plugins"].get<std::string>()) == nlohmann::json::array({record}));
   REQUIRE(run_norma(folder.path(), "eval --checkpoint o --plugin mine.so --json e.json").code == 0);
   CHECK(test::parse_json(read_file(folder / "e.json"))["settings"]["plugins"] == nlohmann::json::array({record}));
+}
+
+TEST_CASE("norma train, compare, check-norm: whatever a plug-in throws, and exit(), is a failure with a reason") {
+  const TemporaryFolder folder;
+  const std::string odd = " --plugin " + plugin("odd") + " ";
+  const std::string number = "norm 'number': it threw something that is no std::exception";
+  const auto run = [&](const std::string& words) { return run_norma(folder.path(), words + odd + kTiny); };
+  for (const auto& [norm, text] : {std::pair("number", number),
+                                   {"text", "norm 'text': " + std::string(400, 'x') + "…"},
+                                   {"made", "norm 'made': it threw something that is no std::exception"}}) {
+    CAPTURE(norm);
+    const Outcome trained = run(std::string("train --model convnext_atto --output t --norm ") + norm);
+    CHECK(trained.code == 2);
+    CHECK(trained.err == "norma: " + text + "\n");
+  }
+  const Outcome compared = run("compare --models convnext_atto --norms number,batch --output c");
+  CHECK(compared.code == 2);
+  CHECK_MESSAGE(compared.err.find(number) != std::string::npos, compared.err);
+  const Outcome checked =
+      run_norma(folder.path(), "check-norm --norms number --quick --threads 1 --quiet --plugin " + plugin("odd"));
+  CHECK(checked.code == 1);
+  CHECK_MESSAGE(checked.out.find(number) != std::string::npos, checked.out, checked.err);
+  const Outcome ended = run("train --model convnext_atto --norm exits --output e");
+  CHECK(ended.code == 1);
+  CHECK(ended.err == "norma: ended by a call of exit() in the middle of the work: by a plug-in?\n");
 }

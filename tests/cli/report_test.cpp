@@ -114,6 +114,11 @@ TEST_CASE("norma report: what a killed one has left is written over by the same 
   CHECK(std::distance(std::filesystem::directory_iterator(folder / "b"), {}) == 4);
   CHECK(test::parse_json(read_file(folder / "b/results.json")) ==
         test::parse_json(read_file(folder / "a/results.json")));
+  // A disk that fills leaves nothing that the next try would refuse.
+  const Outcome full = run_norma(folder.path(), "report a --output c", "ulimit -f 8;");
+  CHECK(full.code == 2);
+  CHECK_MESSAGE(full.err.ends_with(": File too large\n"), full.err);
+  CHECK(run_norma(folder.path(), "report a --output c").code == 0);
   // A whole one stays, whatever lies beside it.
   test::write_file(folder / "b/.norma-lock", "4711\n");
   CHECK(run_norma(folder.path(), "report a --output b").err ==

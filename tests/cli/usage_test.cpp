@@ -97,7 +97,7 @@ TEST_CASE("norma: unknown names give one line with the nearest known one") {
   CHECK(complaint("train resnet18") == "norma: train: unexpected argument 'resnet18'\n");
   CHECK(complaint("train --model resnet19") == "norma: train: unknown model 'resnet19'; did you mean 'resnet18'?\n");
   CHECK(complaint("compare --models resnet18,convnext_ato") ==
-        "norma: train: unknown model 'convnext_ato'; did you mean 'convnext_atto'?\n");
+        "norma: compare: unknown model 'convnext_ato'; did you mean 'convnext_atto'?\n");
   CHECK(complaint("train --dataset fashion_mnst") ==
         "norma: train: unknown dataset 'fashion_mnst'; did you mean 'fashion_mnist'?\n");
   CHECK(complaint("train --opt adam") == "norma: train: unknown optimizer 'adam'; did you mean 'adamw'?\n");
@@ -169,7 +169,7 @@ TEST_CASE("norma: one value per channel in training") {
 TEST_CASE("norma: missing and broken data") {
   for (const std::string command : {"train", "compare"}) {
     CHECK(complaint(command + " --dataset shapes --data-dir d") ==
-          "norma: train: data-dir: expected none for dataset 'shapes', which is generated, got 'd'\n");
+          "norma: " + command + ": data-dir: expected none for dataset 'shapes', which is generated, got 'd'\n");
   }
   CHECK(complaint("train --dataset idx --data-dir nowhere").find("nowhere") != std::string::npos);
   const TemporaryFolder folder;

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <string>
+#include <vector>
+
 using norma::nearest_name;
 using norma::unknown_name;
 
@@ -23,4 +27,11 @@ TEST_CASE("nearest_name: a swap counts once, the first of equals wins, nothing k
 TEST_CASE("unknown_name: text") {
   CHECK(unknown_name("norm", "bath", {"batch"}) == "unknown norm 'bath'; did you mean 'batch'?");
   CHECK(unknown_name("norm", "bath", {}) == "unknown norm 'bath'");
+}
+
+TEST_CASE("nearest name: a million letters take no time") {
+  const std::vector<std::string> known(300, std::string(50, 'b'));
+  const auto begin = std::chrono::steady_clock::now();
+  CHECK(unknown_name("norm", std::string(1'000'000, 'a'), known).size() < 300);
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(1));
 }

@@ -86,8 +86,8 @@ TEST_CASE("atomic file: two at once do not take each other's for abandoned") {
   second.write("2", 1);
   first.commit();
   CHECK(read_file(folder / "a") == "1");
-  second.commit();
-  CHECK(read_file(folder / "a") == "2");
+  CHECK(error_of([&] { second.commit(); }) == "op: cannot write " + (folder / "a").string() + ": File exists");
+  CHECK(read_file(folder / "a") == "1");
 }
 
 TEST_CASE("atomic file: a link is followed, a pipe is not replaced") {
@@ -104,4 +104,23 @@ TEST_CASE("atomic file: a link is followed, a pipe is not replaced") {
         "op: cannot write " + (folder / "pipe").string() + ": expected a regular file or none, got another kind");
   CHECK(error_of([&] { write_atomically("/dev/null", "x"); }) ==
         "op: cannot write /dev/null: expected a regular file or none, got another kind");
+}
+
+TEST_CASE("atomic file: a file that came meanwhile stays, and a link that leads nowhere is a taken name") {
+  const TemporaryFolder folder;
+  {
+    AtomicFile out("op", folder / "a");
+    write_file(folder / "a", "another's");
+    CHECK(error_of([&] { out.commit(); }) == "op: cannot write " + (folder / "a").string() + ": File exists");
+  }
+  CHECK(read_file(folder / "a") == "another's");
+  write_atomically(folder / "a", "mine");  // it was there before
+  CHECK(read_file(folder / "a") == "mine");
+  std::filesystem::create_symlink("nowhere", folder / "link");
+  for (const char* name : {"a", "link"}) {
+    CHECK(error_of([&] { data::check_new("op", "--output", folder / name); }) ==
+          "op: --output: expected a name that is not taken, got '" + (folder / name).string() + "'");
+  }
+  CHECK(error_of([&] { data::check_new("op", "--output", folder / "b"); }) == "no error");
+  CHECK(folder.names() == std::vector<std::string>{"a", "link"});
 }

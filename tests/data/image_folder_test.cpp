@@ -1,10 +1,13 @@
 #include "data/datasets.h"
 
 #include "data/image_file.h"
+#include "data/image_formats.h"
 #include "data/image_tensor.h"
 #include "data/loader.h"
+#include "data/safetensors.h"
 #include "data/survey.h"
 #include "files.h"
+#include "paths.h"
 
 #include <filesystem>
 #include <memory>
@@ -132,14 +135,107 @@ TEST_CASE("image folder: bad folders, each with its error") {
 
   write_image(folder / "train/ant/1.png", 1);
   std::filesystem::create_directories(folder / "train/bee/more");
-  write_file(folder / "train/bee/more/1.gif", "");
+  write_file(folder / "train/bee/more/1.txt", "");
   CHECK(error_in(folder) == "imagefolder: " + path +
                                 "/train: class 'bee': expected images (.jpg .jpeg .png .ppm .bmp .pgm .tif .tiff "
-                                ".webp), found none");
+                                ".webp .gif), found none");
 
   write_image(folder / "val/cat/1.png", 1);
   CHECK(error_in(folder, Split::test) ==
         "imagefolder: " + path + "/val: class 'cat': expected one of the 2 classes of " + path + "/train");
+}
+
+TEST_CASE(
+    "image folder: names that begin with a point do not count, and what looks like an image and is not used is told") {
+  const TemporaryFolder folder;
+  write_image(folder / "train/ant/1.png", 1);
+  write_image(folder / "train/ant/2.GIF", 2);  // by its name; its bytes decide when it is read
+  write_image(folder / "train/ant/.hidden.jpg", 3);
+  write_image(folder / "train/ant/.cache/4.png", 4);
+  write_file(folder / "train/ant/._1.jpg", std::string("\0\5\x16\7", 4));  // macOS
+  std::filesystem::create_directory(folder / "train/.ipynb_checkpoints");
+  CHECK(open(folder)->info().class_names == std::vector<std::string>{"ant"});
+  CHECK(all_of(*open(folder)) == std::vector<Labelled>{{1, 0}, {2, 0}});
+  CHECK(open(folder)->left_out() == std::vector<std::string>{"4 whose names begin with a point"});
+  write_image(folder / "train/beside.png", 5);
+  write_image(folder / "train/ant/a.jfif", 6);
+  write_file(folder / "train/ant/photo.heic", std::string("\0\0\0\x18"
+                                                          "ftypheic",
+                                                          12));
+  write_file(folder / "train/ant/notes.txt", "a text");
+  const std::string where = " and lie beside the classes or have another ending";
+  CHECK(open(folder)->left_out() ==
+        std::vector<std::string>{"4 whose names begin with a point", "2 that look like a PNG image" + where,
+                                 "1 that look like an AVIF or HEIC image, or a film" + where});
+}
+
+TEST_CASE("image folder: the sixteen kinds of pictures that people have") {
+  const TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "train/ant");
+  const auto kept = [](const std::string& file, const std::string& name) {
+    return load_safetensors(test::source_folder() / "tests/reference" / file).find(name).to_vector<uint8_t>();
+  };
+  std::vector<std::vector<uint8_t>> expected;
+  const auto add = [&](const std::string& file, const std::string& name, const std::string& ending) {
+    if (read_kinds().find(ending == ".webp"  ? "WebP"
+                          : ending == ".tif" ? "TIFF"
+                          : ending == ".gif" ? "GIF"
+                          : ending == ".JPG" ? "JPEG"
+                                             : "PNG") != std::string::npos) {
+      const std::vector<uint8_t> bytes = kept(file, name + ".file");
+      write_file(folder / fmt::format("train/ant/{:02}{}", expected.size(), ending),
+                 std::string(bytes.begin(), bytes.end()));
+      expected.push_back(kept(file, name + ".colour"));
+    }
+  };
+  add("pictures.safetensors", "jpeg, turned", ".JPG");
+  for (const char* name : {"cmyk", "progressive", "4:2:0"}) {
+    add("jpeg.safetensors", name, ".JPG");
+  }
+  for (const char* name : {"png, palette", "png, palette and transparency", "png, grey of 16 bits",
+                           "png, grey with alpha", "png, 1 bit", "png, rgba", "png, 1 x 1", "png, 2 x 3000"}) {
+    add("pictures.safetensors", name, ".png");
+  }
+  for (const auto& [name, ending] :
+       {std::pair("bmp", ".bmp"), {"webp", ".webp"}, {"tiff, lzw", ".tif"}, {"gif", ".gif"}}) {
+    add("pictures.safetensors", name, ending);
+  }
+  const auto dataset = open(folder);
+  REQUIRE(dataset->info().size == static_cast<int64_t>(expected.size()));
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CAPTURE(i);
+    Image image;
+    dataset->load(static_cast<int64_t>(i), image);
+    CHECK(image.pixels == expected[i]);
+  }
+}
+
+TEST_CASE("image folder: photographs are turned upright where that is asked for") {
+  const TemporaryFolder folder;
+  const Safetensors pictures = load_safetensors(test::source_folder() / "tests/reference/pictures.safetensors");
+  const std::vector<uint8_t> bytes = pictures.find("png, turned 6.file").to_vector<uint8_t>();
+  std::filesystem::create_directories(folder / "train/ant");
+  write_file(folder / "train/ant/1.png", std::string(bytes.begin(), bytes.end()));
+  write_image(folder / "train/ant/2.png", 2);
+  for (const bool turns : {false, true}) {
+    const auto dataset = make_dataset("imagefolder", {.folder = folder.path(), .exif_orientation = turns});
+    Image image;
+    dataset->load(0, image);
+    CHECK(image.pixels ==
+          pictures.find(std::string("png, turned 6.") + (turns ? "turned" : "colour")).to_vector<uint8_t>());
+    CHECK(survey(*dataset, 10).turned == (turns ? 0 : 1));
+  }
+}
+
+TEST_CASE("image folder: what the system says of folders that cannot be looked into") {
+  const TemporaryFolder folder;
+  std::filesystem::create_symlink("train", folder / "train");  // a link to itself
+  CHECK(error_in(folder) ==
+        "imagefolder: cannot read " + (folder / "train").string() + ": Too many levels of symbolic links");
+  CHECK(error_of([&] { make_dataset("imagefolder", {.folder = folder / "train"}); }) ==
+        "imagefolder: cannot read " + (folder / "train").string() + ": Too many levels of symbolic links");
+  CHECK(error_of([&] { make_dataset("idx", {.folder = folder / "train"}); }) ==
+        "idx: cannot read " + (folder / "train").string() + ": Too many levels of symbolic links");
 }
 
 TEST_CASE("image folder: names that are not UTF-8") {
@@ -198,9 +294,8 @@ TEST_CASE("image folder: a file that is no image is an error that names it, when
   CHECK(dataset->load(0, image) == 0);
   const std::string path = (folder / "train/ant").string();
   CHECK(error_of([&] { dataset->load(1, image); }) ==
-        "image: " + path +
-            "/2.jpg: expected a JPEG, PNG, BMP or raw PNM image, got a text (--skip-bad-images takes the next image in "
-            "its place)");
+        "image: " + path + "/2.jpg: expected a " + read_kinds() +
+            " image, got a text (--skip-bad-images takes the next image in its place)");
   CHECK(error_of([&] { dataset->load(2, image); }).starts_with("image: " + path + "/3.png: "));
   CHECK(dataset->skipped().empty());
 }
@@ -239,8 +334,8 @@ TEST_CASE("survey: the images of a folder, which of them cannot be read, and the
   const Survey all = survey(*dataset, 100);
   CHECK(all.looked_at == 4);
   REQUIRE(all.faults.size() == 2);
-  CHECK(all.faults[0].starts_with("image: " + (folder / "train/ant/2.png").string() + ": expected a JPEG, "));
-  CHECK(all.faults[1].starts_with("image: " + (folder / "train/ant/4.png").string() + ": expected a JPEG, "));
+  CHECK(all.faults[0].starts_with("image: " + (folder / "train/ant/2.png").string() + ": expected a " + read_kinds()));
+  CHECK(all.faults[1].starts_with("image: " + (folder / "train/ant/4.png").string() + ": expected a " + read_kinds()));
   const std::vector<double> mean = {0.5, 0.2, 0.2};
   const std::vector<double> deviation = {0.5, 0, 0.2};
   REQUIRE(all.mean.size() == 3);

@@ -28,22 +28,6 @@ using namespace norma::test;
 
 namespace {
 
-/// Runs a test once with each decoder that the build has.
-class WithEachDecoder {
- public:
-  template <class F>
-  explicit WithEachDecoder(F&& f) {
-    for (const std::string& name : jpeg_decoders()) {
-      CAPTURE(name);
-      set_jpeg_decoder(name);
-      f(name);
-    }
-  }
-  ~WithEachDecoder() { set_jpeg_decoder(""); }
-  WithEachDecoder(const WithEachDecoder&) = delete;
-  WithEachDecoder& operator=(const WithEachDecoder&) = delete;
-};
-
 std::string fault_of(const std::string& bytes) {
   Image image;
   const std::string text = error_of([&] { decode_image(bytes, "x.jpg", 3, image); });
@@ -55,106 +39,100 @@ std::vector<uint8_t> bytes_of(const Tensor& x) {
   return x.to_vector<uint8_t>();
 }
 
-/// `edge`: columns on the right that are left out.
-int largest_difference(const Image& a, const Tensor& b, int64_t edge) {
-  REQUIRE(a.height == b.size(0));
-  REQUIRE(a.width == b.size(1));
-  REQUIRE(a.channels == b.size(2));
-  const std::vector<uint8_t> expected = bytes_of(b);
-  int64_t largest = 0;
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const bool is_left_out = static_cast<int64_t>(i) / a.channels % a.width >= a.width - edge;
-    largest = std::max<int64_t>(largest, is_left_out ? 0 : std::abs(int{a.pixels[i]} - int{expected[i]}));
-  }
-  return static_cast<int>(largest);
+bool is_like(const Image& image, const Tensor& expected) {
+  return Sizes{image.height, image.width, image.channels} == expected.sizes() && image.pixels == bytes_of(expected);
 }
 
 }  // namespace
 
-TEST_CASE("jpeg: libjpeg-turbo gives the bytes of Pillow, and stb ones near to them") {
+/// For builds with libjpeg-turbo.
+#define JPEG_TEST_CASE(name) TEST_CASE(name* doctest::skip(read_kinds().find("JPEG") == std::string::npos))
+
+JPEG_TEST_CASE("jpeg: the bytes of Pillow") {
   const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
   const auto cases = nlohmann::json::parse(file.metadata.at("cases")).get<std::vector<std::string>>();
   CHECK(cases.size() == 22);
-  const std::vector<std::string> names = jpeg_decoders();
-  CHECK(names.back() == "stb");
-  CHECK((names.size() == 1 || names.front() == "libjpeg-turbo"));
-  CHECK((names.size() == 2) == !jpeg_turbo_version().empty());
-  const WithEachDecoder each([&](const std::string& decoder) {
-    for (const std::string& name : cases) {
-      CAPTURE(name);
-      const std::vector<uint8_t> packed = bytes_of(file.find(name + ".file"));
-      const std::string bytes(packed.begin(), packed.end());
-      for (const int64_t channels : {3, 1}) {
-        const std::string kept = name + (channels == 3 ? ".colour" : ".grey");
-        if (channels == 1 && name.ends_with("k")) {
-          continue;
-        }
+  for (const std::string& name : cases) {
+    CAPTURE(name);
+    const std::vector<uint8_t> packed = bytes_of(file.find(name + ".file"));
+    const std::string bytes(packed.begin(), packed.end());
+    for (const int64_t channels : {3, 1}) {
+      if (channels == 3 || !name.ends_with("k")) {
         Image image;
         decode_image(bytes, name, channels, image);
-        // stb 2.27 mixes up the two weights in the last columns where there is half a sample to a pixel.
-        const bool is_stb = decoder == "stb";
-        const int difference = largest_difference(image, file.find(kept), is_stb ? 2 : 0);
-        CHECK_MESSAGE(difference <= (is_stb ? 3 : 0), difference);
+        CHECK(is_like(image, file.find(name + (channels == 3 ? ".colour" : ".grey"))));
       }
     }
-  });
+  }
 }
 
-TEST_CASE("jpeg: inks as grey are the luminance of their colours") {
+JPEG_TEST_CASE("jpeg: inks as grey are the luminance of their colours") {
   const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
   const std::vector<uint8_t> packed = bytes_of(file.find("cmyk.file"));
   const std::string bytes(packed.begin(), packed.end());
-  const WithEachDecoder each([&](const std::string&) {
-    Image colour;
-    decode_image(bytes, "x", 3, colour);
-    Image grey;
-    decode_image(bytes, "x", 1, grey);
-    REQUIRE(grey.pixels.size() == colour.pixels.size() / 3);
-    for (size_t i = 0; i < grey.pixels.size(); ++i) {
-      const double luminance =
-          0.299 * colour.pixels[3 * i] + 0.587 * colour.pixels[3 * i + 1] + 0.114 * colour.pixels[3 * i + 2];
-      CHECK(std::abs(grey.pixels[i] - luminance) <= 1.5);
-    }
-  });
+  Image colour;
+  decode_image(bytes, "x", 3, colour);
+  Image grey;
+  decode_image(bytes, "x", 1, grey);
+  REQUIRE(grey.pixels.size() == colour.pixels.size() / 3);
+  for (size_t i = 0; i < grey.pixels.size(); ++i) {
+    const double luminance =
+        0.299 * colour.pixels[3 * i] + 0.587 * colour.pixels[3 * i + 1] + 0.114 * colour.pixels[3 * i + 2];
+    CHECK(std::abs(grey.pixels[i] - luminance) <= 1.5);
+  }
 }
 
-TEST_CASE("jpeg: more pixels than the data can hold are refused before any is decoded") {
-  const WithEachDecoder each([&](const std::string&) {
-    // 1125 bytes that claim 134,150,145 pixels: 797 MB and 12 s, when they were decoded.
-    std::string bomb = jpeg_head(65'535, 2'047) + jpeg_first_scan(0);
-    bomb += std::string(1123 - bomb.size(), '\0') + "\xFF\xD9";
-    CHECK(fault_of(bomb) == "it ends early");
-    // The fewest bytes that 100 x 200 pixels take, and one fewer.
-    const int64_t blocks = 13 * 25;
-    CHECK(fault_of(jpeg_head(100, 200) + jpeg_first_scan(blocks) + "\xFF\xD9") == "no error");
-    CHECK(fault_of(jpeg_head(100, 200) + jpeg_first_scan(blocks - 8) + "\xFF\xD9") == "it ends early");
-    CHECK(fault_of(jpeg_head(100, 200) + jpeg_first_scan(blocks - 8) + jpeg_empty_scan(blocks) + "\xFF\xD9") ==
-          "it ends early");
-    // A baseline block takes two bits.
-    std::string baseline = jpeg_head(100, 200);
-    baseline[baseline.find("\xFF\xC2") + 1] = '\xC0';
-    CHECK(fault_of(baseline + jpeg_first_scan(blocks) + "\xFF\xD9") == "it ends early");
-    // No scan has the first coefficients.
-    CHECK(fault_of(jpeg_head(100, 200) + jpeg_empty_scan(blocks) + "\xFF\xD9") == "it ends early");
-    CHECK(fault_of(jpeg_head(100, 200) + "\xFF\xD9") == "it ends early");
-  });
+JPEG_TEST_CASE("jpeg: inks without Adobe's marker, and 0xFF 0x00 between segments, as in Pillow") {
+  const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
+  const auto bytes_in = [&](const char* name) {
+    const std::vector<uint8_t> packed = bytes_of(file.find(name));
+    return std::string(packed.begin(), packed.end());
+  };
+  std::string unmarked = bytes_in("cmyk.file");
+  unmarked[unmarked.find("Adobe")] = 'a';
+  std::string stuffed = bytes_in("4:4:4.file");
+  stuffed.insert(stuffed.find("\xFF\xC4"), std::string("\xFF\0", 2));
+  for (const auto& [name, bytes] : {std::pair("cmyk", unmarked), {"4:4:4", stuffed}}) {
+    CAPTURE(name);
+    Image image;
+    decode_image(bytes, "x.jpg", 3, image);
+    CHECK(is_like(image, file.find(name + std::string(".colour"))));
+  }
 }
 
-TEST_CASE("jpeg: scans are counted by the work that they make") {
-  const WithEachDecoder each([&](const std::string&) {
-    // 400 scans of a large image are some kilobytes more than its first, and took 17 s.
-    for (const int scans : {33, 400}) {
-      CHECK(fault_of(flat_jpeg(4096, 4096, scans)) == "it has more scans than an image of its size needs");
-    }
-    CHECK(fault_of(flat_jpeg(100, 200, 400)) == "no error");
-    CHECK(fault_of(flat_jpeg(2048, 4096, 32)) == "no error");
-  });
+JPEG_TEST_CASE("jpeg: more pixels than the data can hold are refused before any is decoded") {
+  // 1125 bytes that claim 134,078,500 pixels: 797 MB and 12 s, when they were decoded.
+  std::string bomb = jpeg_head(65'500, 2'047) + jpeg_first_scan(0);
+  bomb += std::string(1123 - bomb.size(), '\0') + "\xFF\xD9";
+  CHECK(fault_of(bomb) == "it ends early");
+  // The fewest bytes that 100 x 200 pixels take, and one fewer.
+  const int64_t blocks = 13 * 25;
+  CHECK(fault_of(jpeg_head(100, 200) + jpeg_first_scan(blocks) + "\xFF\xD9") == "no error");
+  CHECK(fault_of(jpeg_head(100, 200) + jpeg_first_scan(blocks - 8) + "\xFF\xD9") == "it ends early");
+  CHECK(fault_of(jpeg_head(100, 200) + jpeg_first_scan(blocks - 8) + jpeg_empty_scan(blocks) + "\xFF\xD9") ==
+        "it ends early");
+  // A baseline block takes two bits.
+  std::string baseline = jpeg_head(100, 200);
+  baseline[baseline.find("\xFF\xC2") + 1] = '\xC0';
+  CHECK(fault_of(baseline + jpeg_first_scan(blocks) + "\xFF\xD9") == "it ends early");
+  // No scan has the first coefficients.
+  CHECK(fault_of(jpeg_head(100, 200) + jpeg_empty_scan(blocks) + "\xFF\xD9") == "it ends early");
+  CHECK(fault_of(jpeg_head(100, 200) + "\xFF\xD9") == "Invalid JPEG file structure: missing SOS marker");
+}
+
+JPEG_TEST_CASE("jpeg: scans are counted by the work that they make") {
+  // 400 scans of a large image are some kilobytes more than its first, and took 17 s.
+  for (const int scans : {33, 400}) {
+    CHECK(fault_of(flat_jpeg(4096, 4096, scans)) == "it has more scans than an image of its size needs");
+  }
+  CHECK(fault_of(flat_jpeg(100, 200, 400)) == "no error");
+  CHECK(fault_of(flat_jpeg(2048, 4096, 32)) == "no error");
   Image image;
   decode_image(flat_jpeg(20, 30, 400), "x", 3, image);
   CHECK(image.pixels == std::vector<uint8_t>(1800, 128));
 }
 
-TEST_CASE("jpeg: what a decoder keeps between scans is bounded by the size of the file") {
+JPEG_TEST_CASE("jpeg: what a decoder keeps between scans is bounded by the size of the file") {
   const auto colour = [](int64_t height, int64_t width, size_t comment) {
     std::string file = jpeg_head(height, width, 3) + jpeg_first_scan((height + 7) / 8 * ((width + 7) / 8), 3);
     for (; comment > 0; comment -= std::min<size_t>(comment, 60'000)) {
@@ -164,25 +142,21 @@ TEST_CASE("jpeg: what a decoder keeps between scans is bounded by the size of th
   };
   const std::string bomb = colour(16'384, 8'191, 0);  // took 1.2 GB and 2 s
   CHECK(bomb.size() < 787'000);
-  const WithEachDecoder each([&](const std::string&) {
-    CHECK(fault_of(bomb) == "its scans take 768 MiB of memory, which a file of 768.1 KiB may not ask for");
-    CHECK(fault_of(colour(400, 300, 0)) == "no error");
-  });
+  CHECK(fault_of(bomb) == "its scans take more memory than a file of 768.1 KiB may ask for");
+  CHECK(fault_of(colour(400, 300, 0)) == "no error");
   // A photograph of 50 megapixels in full colour has some megabytes.
-  CHECK(fault_of_jpeg(colour(6'144, 8'192, 2'100'000)).empty());
-  CHECK(fault_of_jpeg(colour(6'144, 8'192, 0)) ==
-        "its scans take 288 MiB of memory, which a file of 288.1 KiB may not ask for");
+  CHECK(fault_of(colour(6'144, 8'192, 2'100'000)) == "no error");
+  CHECK(fault_of(colour(6'144, 8'192, 0)) == "its scans take more memory than a file of 288.1 KiB may ask for");
   // As many scans as components: each is kept until all have come, in a baseline file as well.
   std::string apart = colour(16'384, 8'191, 0);
   apart[apart.find("\xFF\xC2") + 1] = '\xC0';
   const size_t scan = apart.find("\xFF\xDA");
-  CHECK(fault_of_jpeg(apart).ends_with("it ends early"));  // one scan, and so nothing kept; a block takes two bits
+  CHECK(fault_of(apart) == "it ends early");  // one scan, and so nothing kept; a block takes two bits
   apart.replace(scan, std::string::npos, jpeg_first_scan(2 * 2048 * 1024) + "\xFF\xD9");
-  CHECK(fault_of_jpeg(apart) == "its scans take 768 MiB of memory, which a file of 512.1 KiB may not ask for");
+  CHECK(fault_of(apart) == "its scans take more memory than a file of 512.1 KiB may ask for");
 }
 
-TEST_CASE("jpeg: data that end early inside a scan" *
-          doctest::skip(jpeg_turbo_version().empty())) {  // stb makes up what is missing, where it is not most of it
+JPEG_TEST_CASE("jpeg: data that end early inside a scan") {
   const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
   for (const char* name : {"4:2:0", "progressive", "grey", "restarts", "cmyk"}) {
     CAPTURE(name);
@@ -196,7 +170,7 @@ TEST_CASE("jpeg: data that end early inside a scan" *
   }
 }
 
-TEST_CASE("jpeg: frames and scans that make no sense") {
+JPEG_TEST_CASE("jpeg: frames and scans that make no sense") {
   const std::string head = jpeg_head(100, 200);
   const std::string scan = jpeg_first_scan(13 * 25);
   const size_t frame = head.find("\xFF\xC2");
@@ -205,31 +179,32 @@ TEST_CASE("jpeg: frames and scans that make no sense") {
     file[frame + at] = to;
     return fault_of(file + scan + "\xFF\xD9");
   };
-  const WithEachDecoder each([&](const std::string&) {
-    CHECK(changed(1, '\xC9') == "it is neither baseline nor progressive");
-    CHECK(changed(4, '\x0C') == "its samples have not 8 bits");
-    CHECK(changed(9, '\2') == "expected 1, 3 or 4 components, got 2");
-    CHECK(changed(9, '\3') == "expected 1, 3 or 4 components, got 3");  // the segment has but one
-    CHECK(changed(11, '\x51') == "its sampling factors are not from 1 to 4");
-    CHECK(changed(11, '\x10') == "its sampling factors are not from 1 to 4");
-    CHECK(changed(10, '\7') == "a scan is of a component that there is not");
-    CHECK(fault_of(head + head.substr(frame) + scan + "\xFF\xD9") == "it has two frames");
-    CHECK(fault_of(head.substr(0, frame) + scan + "\xFF\xD9") == "a scan has no header");
-    CHECK(fault_of("\xFF\xD8\xFF\xD9") == "it ends early");
-    std::string flat = head + scan + "\xFF\xD9";
-    flat.replace(frame + 5, 2, 2, '\0');
-    CHECK(fault_of(flat) == "expected at least 1 pixel, got 0 x 200");
-    std::string huge = head + scan + "\xFF\xD9";
-    huge.replace(frame + 5, 4, 4, '\xFF');
-    CHECK(fault_of(huge) == "image: x.jpg: expected at most 134217728 pixels, got 65535 x 65535");
-  });
-  CHECK(error_of([] { set_jpeg_decoder("libjpeg"); }).starts_with("image: implementation: expected one of "));
+  // Samples of 12 bits, two components and three of which the segment has one, sampling factors of 5
+  // and 0, a scan of a component that there is not.
+  for (const auto& [at, to] : std::vector<std::pair<size_t, char>>{
+           {4, '\x0C'}, {9, '\2'}, {9, '\3'}, {11, '\x51'}, {11, '\x10'}, {10, '\7'}}) {
+    CAPTURE(at);
+    CHECK(changed(at, to) != "no error");
+  }
+  CHECK(fault_of(head + head.substr(frame) + scan + "\xFF\xD9") != "no error");  // two frames
+  CHECK(fault_of(head.substr(0, frame) + scan + "\xFF\xD9") != "no error");      // a scan without one
+  CHECK(fault_of("\xFF\xD8\xFF\xD9") != "no error");
+  for (const char byte : {'\0', '\xFF'}) {  // no pixel, or too many
+    std::string wrong = head + scan + "\xFF\xD9";
+    wrong.replace(frame + 5, 4, 4, byte);
+    CHECK(fault_of(wrong) != "no error");
+  }
+  std::string wide = head + scan + "\xFF\xD9";
+  wide.replace(frame + 5, 4, "\xF0\0\xF0\0", 4);
+  CHECK(fault_of(wide) == "image: x.jpg: expected at most 134217728 pixels, got 61440 x 61440");
 }
 
 #if defined(__SANITIZE_ADDRESS__)  // which takes terabytes of addresses, so that no limit can be set
 #define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name* doctest::skip(true))
+#define NORMA_LIMITED_JPEG_TEST_CASE(name) NORMA_LIMITED_TEST_CASE(name)
 #else
 #define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name)
+#define NORMA_LIMITED_JPEG_TEST_CASE(name) JPEG_TEST_CASE(name)
 #endif
 
 /// What f() throws in a process that may have so many bytes more.
@@ -264,22 +239,20 @@ std::string error_within(int64_t room, F&& f) {
   return {text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))};
 }
 
-NORMA_LIMITED_TEST_CASE("jpeg: too little memory is no fault of the image, and no reason to skip it") {
+NORMA_LIMITED_JPEG_TEST_CASE("jpeg: too little memory is no fault of the image, and no reason to skip it") {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "train/a");
   const std::filesystem::path file = folder / "train/a/1.jpg";
   write_file(file, flat_jpeg(8192, 8192, 2));
   write_png(folder / "train/a/2.png", {.height = 1, .width = 1, .channels = 3, .pixels = {1, 2, 3}});
   const auto dataset = make_dataset("imagefolder", {.folder = folder.path(), .skip_bad_images = true});
-  const WithEachDecoder each([&](const std::string&) {
-    for (const int64_t room : {16 << 20, 40 << 20, 100 << 20, 180 << 20, 250 << 20}) {
-      CAPTURE(room);
-      CHECK(error_within(room, [&] {
-              Image image;
-              dataset->load(0, image);
-            }) == "image: " + file.string() + ": decoding takes more memory than there is");
-    }
-  });
+  for (const int64_t room : {16 << 20, 40 << 20, 100 << 20, 180 << 20, 250 << 20}) {
+    CAPTURE(room);
+    CHECK(error_within(room, [&] {
+            Image image;
+            dataset->load(0, image);
+          }) == "image: " + file.string() + ": decoding takes more memory than there is");
+  }
 }
 
 NORMA_LIMITED_TEST_CASE("image: too little memory for a PNG is no fault of the image") {
@@ -289,7 +262,7 @@ NORMA_LIMITED_TEST_CASE("image: too little memory for a PNG is no fault of the i
   write_png(folder / "x.png", image);
   const std::string bytes = read_file(folder / "x.png");
   image = {};
-  for (const int64_t room : {1 << 20, 60 << 20, 150 << 20, 250 << 20}) {
+  for (const int64_t room : {1 << 20, 60 << 20}) {
     CAPTURE(room);
     CHECK(error_within(room, [&] { decode_image(bytes, "x.png", 3, image); }) ==
           "image: x.png: decoding takes more memory than there is");

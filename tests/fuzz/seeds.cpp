@@ -128,11 +128,12 @@ void write_seeds(const std::filesystem::path& folder) {
         std::string("BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\1\0\0\0\1\0\0\0\1\0\x18\0", 30) + std::string(24, '\0') +
             "abc");
 
-  const data::Safetensors jpegs = data::load_safetensors(NORMA_SOURCE_DIR "/tests/reference/jpeg.safetensors");
-  for (const auto& [name, x] : jpegs.tensors) {
-    if (name.ends_with(".file")) {
-      const auto* bytes = x.data<uint8_t>();
-      write(folder / "image" / (name + ".jpg"), std::string(bytes, bytes + x.numel()));
+  for (const char* kept : {"/tests/reference/jpeg.safetensors", "/tests/reference/pictures.safetensors"}) {
+    for (const auto& [name, x] : data::load_safetensors(std::string(NORMA_SOURCE_DIR) + kept).tensors) {
+      if (name.ends_with(".file")) {
+        const auto* bytes = x.data<uint8_t>();
+        write(folder / "image" / name, std::string(bytes, bytes + x.numel()));
+      }
     }
   }
 

@@ -202,3 +202,12 @@ TEST_CASE("norm policy: tables in tables without end are refused before anything
   CHECK(error(nested).starts_with("norm policy: p:"));
   CHECK(error("\"a\" = \"\"\"\n" + std::string(500, 'x') + "\n" + std::string(500, 'x') + "\"\"\"").size() < 500);
 }
+
+TEST_CASE("norm policy: long patterns and lists are cut in errors") {
+  auto network = models::create_model("resnet50", {.num_classes = 3, .initialize = false});
+  const std::string long_name(900, 'a');
+  const std::string text =
+      error_of([&] { apply_norm_policy(*network, parse_norm_policy("\"" + long_name + "\" = \"group\"", "p"), {}); });
+  CHECK_MESSAGE(text.size() < 400, text);
+  CHECK_MESSAGE(text.ends_with(" more"), text);
+}

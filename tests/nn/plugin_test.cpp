@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 #include <zlib.h>
 
-#include <memory>
+#include <fstream>
 
 using namespace norma;
 using namespace norma::nn;
@@ -23,11 +23,13 @@ TEST_CASE("plugin: what is loaded are the bytes that were read, whatever stands 
   const auto file = folder / "library.so";
   std::filesystem::copy_file(zlib.dli_fname, file);  // a library that is no plug-in of ours
   const std::string bytes = read_file(file);
-  auto library = std::make_unique<PluginFile>(file);
-  std::filesystem::remove(file);
-  test::write_file(file, "another file");
-  CHECK(library->record().sha256 == sha256(bytes));
-  CHECK(error_of([&] { load_plugin(std::move(library)); }) ==
+  const PluginFile library(file);
+  test::write_file(file, "the same file, written again");  // in place, where a mapped file would change or end
+  CHECK(library.record().sha256 == sha256(bytes));
+  CHECK(read_file(library.sealed_path()) == bytes);
+  std::ofstream writer(library.sealed_path(), std::ios::binary | std::ios::in);
+  CHECK_FALSE((writer << "x" << std::flush).good());
+  CHECK(error_of([&] { load_plugin(library); }) ==
         "plugin: " + file.string() + ": expected a plug-in of Norma, with NORMA_PLUGIN in one of its files");
   CHECK(error_of([&] { load_plugin(file); }) ==
         "plugin: " + file.string() + ": expected a shared library, got another file");

@@ -137,6 +137,11 @@ TEST_CASE("recipe: its augmentation is what the transform and the loader get") {
 TEST_CASE("recipe: JSON without a field gives its default, other text is an error") {
   CHECK(train::recipe_from_json("{\"lr\": 0.5}").lr == 0.5);
   CHECK(train::recipe_from_json("{\"lr\": 0.5}").batch_size == Recipe{}.batch_size);
+  // A policy that names no file has a name in errors.
+  CHECK(error_of([] {
+          train::check_recipe(train::recipe_from_json(R"({"norm_policy": "x"})"));
+        }).starts_with("norm policy: the policy:1"));
+  CHECK(train::recipe_from_json("{}").norm_policy_file.empty());
   const auto error = [](const std::string& text) { return error_of([&] { train::recipe_from_json(text); }); };
   CHECK(error("no recipe").starts_with("recipe: the recipe: not JSON: "));
   CHECK(error("[]") == "recipe: expected a recipe, got []");
