@@ -29,11 +29,17 @@ enum class Op : uint8_t {
   int1 = 'K',
   int2 = 'M',
   long1 = 0x8A,
+  long4 = 0x8B,
   float8 = 'G',
   text4 = 'X',
   text1 = 0x8C,
+  text8 = 0x8D,
   string4 = 'T',
   string1 = 'U',
+  bytes1 = 'C',
+  bytes4 = 'B',
+  bytes8 = 0x8E,
+  bytearray8 = 0x96,
   empty_tuple = ')',
   tuple = 't',
   tuple1 = 0x85,
@@ -45,6 +51,9 @@ enum class Op : uint8_t {
   empty_dict = '}',
   set_item = 's',
   set_items = 'u',
+  empty_set = 0x8F,
+  add_items = 0x90,
+  frozen_set = 0x91,
   put1 = 'q',
   put4 = 'r',
   memoize = 0x94,
@@ -53,6 +62,8 @@ enum class Op : uint8_t {
   global = 'c',
   stack_global = 0x93,
   call = 'R',
+  new_object = 0x81,
+  new_object_ex = 0x92,
   build = 'b',
   persistent = 'Q',
   protocol = 0x80,
@@ -77,25 +88,13 @@ constexpr std::array kRefused{Refused{'I', "INT"},
                               Refused{'i', "INST"},
                               Refused{'o', "OBJ"},
                               Refused{'2', "DUP"},
-                              Refused{'B', "BINBYTES"},
-                              Refused{'C', "SHORT_BINBYTES"},
-                              Refused{0x81, "NEWOBJ"},
                               Refused{0x82, "EXT1"},
                               Refused{0x83, "EXT2"},
                               Refused{0x84, "EXT4"},
-                              Refused{0x8B, "LONG4"},
-                              Refused{0x8D, "BINUNICODE8"},
-                              Refused{0x8E, "BINBYTES8"},
-                              Refused{0x8F, "EMPTY_SET"},
-                              Refused{0x90, "ADDITEMS"},
-                              Refused{0x91, "FROZENSET"},
-                              Refused{0x92, "NEWOBJ_EX"},
-                              Refused{0x96, "BYTEARRAY8"},
                               Refused{0x97, "NEXT_BUFFER"},
                               Refused{0x98, "READONLY_BUFFER"}};
 
-/// Each opcode takes a bounded memory beside the bytes behind it, so that this bounds what a pickle takes.
-constexpr size_t kMostOpcodes = 10'000'000;
+constexpr size_t kMostName = 500;
 
 /// Little-endian, as opcodes have their numbers.
 template <class T>
@@ -111,15 +110,15 @@ T number_in(std::string_view bytes) {
 /// The stack machine that a pickle is a program for.
 class Machine {
  public:
-  Machine(std::string_view op, std::string_view& bytes, const PickleHooks& hooks, PickleValues& values)
-      : op_(op), rest_(bytes), size_(bytes.size()), hooks_(hooks), values_(values) {}
+  Machine(std::string_view op, std::string_view& bytes, size_t most, const PickleHooks& hooks, PickleValues& values)
+      : op_(op), rest_(bytes), size_(bytes.size()), most_(most), hooks_(hooks), values_(values) {}
 
   const PickleValue& run() {
     check(static_cast<Op>(take<uint8_t>()) == Op::protocol,
           "expected a pickle of protocol 2 or later, got another file");
     const int protocol = take<uint8_t>();
     check(protocol >= 2 && protocol <= 5, fmt::format("expected a pickle of protocol 2 to 5, got {}", protocol));
-    for (size_t count = 0; count < kMostOpcodes; ++count) {
+    for (size_t count = 0; count < most_; ++count) {
       at_ = size_ - rest_.size();
       const auto code = take<uint8_t>();
       if (static_cast<Op>(code) == Op::stop) {
@@ -127,7 +126,7 @@ class Machine {
       }
       step(code);
     }
-    fail(op_, "expected a pickle of at most {} opcodes, got more", kMostOpcodes);
+    fail(op_, "expected a pickle of at most {} opcodes, got more", most_);
   }
 
  private:
@@ -143,11 +142,17 @@ class Machine {
       case Op::int2: push({static_cast<int64_t>(take<uint16_t>())}); break;
       case Op::int4: push({static_cast<int64_t>(take<int32_t>())}); break;
       case Op::long1: push(long_integer(take_bytes(take<uint8_t>()))); break;
+      case Op::long4: push(long_integer(take_bytes(take<uint32_t>()))); break;
       case Op::float8: push({big_endian_double()}); break;
       case Op::text1:
       case Op::string1: push({std::string(take_bytes(take<uint8_t>()))}); break;
       case Op::text4:
       case Op::string4: push({std::string(take_bytes(take<uint32_t>()))}); break;
+      case Op::text8: push({std::string(take_bytes(take<uint64_t>()))}); break;
+      case Op::bytes1: push_bytes(take<uint8_t>()); break;
+      case Op::bytes4: push_bytes(take<uint32_t>()); break;
+      case Op::bytes8:
+      case Op::bytearray8: push_bytes(take<uint64_t>()); break;
       case Op::empty_tuple: push({PickleValue::Tuple{}}); break;
       case Op::tuple: push({PickleValue::Tuple{above_mark()}}); break;
       case Op::tuple1: push({PickleValue::Tuple{top(1)}}); break;
@@ -159,6 +164,17 @@ class Machine {
       case Op::empty_dict: push({PickleValue::Dict{}}); break;
       case Op::set_item: set_items(top(2)); break;
       case Op::set_items: set_items(above_mark()); break;
+      case Op::empty_set: push({PickleValue::Opaque{"set"}}); break;
+      case Op::add_items: {
+        above_mark();
+        opaque(*peek(), "items");
+        break;
+      }
+      case Op::frozen_set: {
+        above_mark();
+        push({PickleValue::Opaque{"frozenset"}});
+        break;
+      }
       case Op::put1: memo_[take<uint8_t>()] = peek(); break;
       case Op::put4: memo_[take<uint32_t>()] = peek(); break;
       case Op::memoize: memo_[static_cast<uint32_t>(memo_.size())] = peek(); break;
@@ -174,8 +190,22 @@ class Machine {
         push_global(text_of(*names[0]), text_of(*names[1]));
         break;
       }
-      case Op::call: call(); break;
-      case Op::build: build(); break;
+      case Op::call:
+      case Op::new_object: {
+        const auto operands = top(2);
+        call(*operands[0], *operands[1]);
+        break;
+      }
+      case Op::new_object_ex: {
+        const auto operands = top(3);
+        call(*operands[0], *operands[1]);
+        break;
+      }
+      case Op::build: {  // no state matters for tensors, dicts and what is not made
+        pop();
+        peek();
+        break;
+      }
       case Op::persistent: push(hooks_.load(*pop())); break;
       case Op::frame: take<uint64_t>(); break;  // how much to read ahead
       default: refuse(code);
@@ -186,7 +216,7 @@ class Machine {
   [[noreturn]] void damaged(std::string_view text) const { fail(op_, "damaged pickle: {} at byte {}", text, at_); }
   [[noreturn]] void refuse(uint8_t code) const {
     const auto* const found = std::ranges::find(kRefused, code, &Refused::code);
-    fail(op_, "expected tensors, dicts, lists, numbers and texts, got opcode {} at byte {}",
+    fail(op_, "expected a pickle of protocol 2 to 5, got opcode {} at byte {}",
          found == kRefused.end() ? fmt::format("{:#04x}", code) : std::string(found->name), at_);
   }
 
@@ -256,17 +286,27 @@ class Machine {
     return values;
   }
 
+  void push_bytes(uint64_t count) {
+    take_bytes(count);
+    push({PickleValue::Opaque{"bytes"}});
+  }
+  /// What is not made takes anything; another value that gets here is damaged.
+  void opaque(const PickleValue& value, const char* got) const {
+    if (value.as<PickleValue::Opaque>() == nullptr) {
+      damaged(fmt::format("{} for {}", got, value.describe()));
+    }
+  }
   void append(const std::vector<const PickleValue*>& items) {
     auto* const list = std::get_if<PickleValue::List>(&peek()->content);
     if (list == nullptr) {
-      damaged("items for " + peek()->describe());
+      return opaque(*peek(), "items");
     }
     list->items.insert(list->items.end(), items.begin(), items.end());
   }
   void set_items(const std::vector<const PickleValue*>& items) {
     auto* const dict = std::get_if<PickleValue::Dict>(&peek()->content);
     if (dict == nullptr || items.size() % 2 != 0) {
-      damaged("keys and values for " + peek()->describe());
+      return opaque(*peek(), "keys and values");
     }
     for (size_t i = 0; i < items.size(); i += 2) {
       dict->items.emplace_back(items[i], items[i + 1]);
@@ -287,27 +327,24 @@ class Machine {
     return *text;
   }
   void push_global(const std::string& module, const std::string& name) {
-    std::string global = module + "." + name;
-    hooks_.check_global(global);
-    push({PickleValue::Global{std::move(global)}});
-  }
-  void call() {
-    const auto operands = top(2);
-    const auto* const function = operands[0]->as<PickleValue::Global>();
-    if (function == nullptr || operands[1]->as<PickleValue::Tuple>() == nullptr) {
-      damaged("a call of " + operands[0]->describe());
+    if (module.size() + name.size() > kMostName) {  // two long texts could make any number of longer ones
+      damaged("a name that is too long");
     }
-    push(hooks_.call(function->name, *operands[1]));
+    push({PickleValue::Global{module + "." + name}});
   }
-  void build() {
-    pop();
-    check(peek()->as<PickleValue::Dict>() != nullptr,
-          fmt::format("expected tensors, dicts, lists, numbers and texts, got a state for {}", peek()->describe()));
+  void call(const PickleValue& function, const PickleValue& arguments) {
+    const auto* const global = function.as<PickleValue::Global>();
+    const auto* const tuple = arguments.as<PickleValue::Tuple>();
+    if (global == nullptr || tuple == nullptr) {
+      opaque(function, "a call");
+    }
+    push(global == nullptr || tuple == nullptr ? function : hooks_.call(global->name, *tuple));
   }
 
   std::string op_;
   std::string_view& rest_;
   size_t size_;
+  size_t most_;  // opcodes
   size_t at_ = 0;  // of the opcode
   const PickleHooks& hooks_;
   PickleValues& values_;
@@ -335,7 +372,7 @@ std::string PickleValue::describe() const {
           return "a list";
         } else if constexpr (std::is_same_v<T, Dict>) {
           return "a dict";
-        } else if constexpr (std::is_same_v<T, Global>) {
+        } else if constexpr (std::is_same_v<T, Global> || std::is_same_v<T, Opaque>) {
           return excerpt(value.name);
         } else if constexpr (std::is_same_v<T, LongInteger>) {
           return "a long integer";
@@ -346,9 +383,9 @@ std::string PickleValue::describe() const {
       content);
 }
 
-const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, const PickleHooks& hooks,
+const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, size_t most, const PickleHooks& hooks,
                                PickleValues& values) {
-  return Machine(op, bytes, hooks, values).run();
+  return Machine(op, bytes, most, hooks, values).run();
 }
 
 }  // namespace norma::data
