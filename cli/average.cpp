@@ -1,6 +1,7 @@
 #include "train/average.h"
 #include "cli/command.h"
 #include "cli/option.h"
+#include "cli/trained.h"
 #include "core/error.h"
 #include "core/range.h"
 #include "data/safetensors.h"
@@ -26,7 +27,7 @@ struct State {
   std::vector<std::string> inputs;
   std::string output;
   int64_t best = 0;  ///< 0: average the given files
-  bool use_ema = false;
+  train::WeightsOptions weights;
 };
 
 /// The files of the inputs, each once.
@@ -61,8 +62,7 @@ int run(const State& state) {
   check(!train::path_exists("average", output), "average", "--output: expected a name that is not taken, got '{}'",
         state.output);
   const std::vector<std::filesystem::path> files = files_of(state);
-  const train::Checkpoint average =
-      train::average_checkpoints(files, state.use_ema ? train::Weights::ema : train::Weights::model);
+  const train::Checkpoint average = train::average_checkpoints(files, state.weights);
   if (average.step < 0) {
     data::save_safetensors(output, average.model, average.options);
   } else {
@@ -88,7 +88,7 @@ Command add_average(CLI::App& program) {
       app, "--best", kBest, [s = state.get()](int64_t n) { s->best = n; }, "take the N with the highest test accuracy")
       .type_name("N")
       .default_str("all that are given");
-  add_switch(app, "--use-ema", state->use_ema, "of the averaged weights of 'norma train --model-ema'");
+  add_weights_options(app, state->weights);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -51,7 +51,7 @@ struct State {
   bool dynamic_batch = false;
   bool external_data = false;
   bool fold = false;
-  bool use_ema = false;
+  train::WeightsOptions weights;
   bool check = false;
 };
 
@@ -59,11 +59,13 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
                                          const std::filesystem::path& file) {
   const int64_t classes =
       trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
-  train::Recipe plain = train::in_full_precision(recipe);
+  train::Recipe plain = recipe;
   plain.channels_last = false;
-  auto model = train::make_model(plain, classes);
-  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
-  train::check_finite("export", file.string(), model->state_dict());
+  std::string line;
+  const auto model = train::load_network("export", plain, classes, file, state.weights, line);
+  if (!line.empty()) {
+    train::say("{}\n", line);
+  }
   model->eval();
   return model;
 }
@@ -143,6 +145,7 @@ int run(const State& state) {
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   check_norm_is_loaded("export", recipe.norm, trained.plugins);
+  warn_of_other_norm("export", trained, recipe);
   Generator generator(0);
   const int64_t size = recipe.image_size;
   ExportedNetwork network{.recipe = recipe,
@@ -247,7 +250,7 @@ Command add_export(CLI::App& program) {
   add_switch(app, "--external-data", state->external_data,
              "weights go to a second file, OUTPUT.data, as those of 2 GB and more always do");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
-  add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
+  add_weights_options(app, state->weights);
   add_switch(app, "--check", state->check,
              "exit with an error unless onnxruntime, or PyTorch, agrees to float32's rounding");
   add_value<int64_t>(

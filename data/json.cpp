@@ -18,7 +18,8 @@ std::string reason_of(const nlohmann::json::exception& error) {
   return excerpt(text, kMaxReason);
 }
 
-/// Builds a value from the parser's events. (nlohmann's parser with a callback looks at all siblings after each object.)
+/// Builds a value from the parser's events. (nlohmann's parser with a callback looks at all siblings after each
+/// object.)
 class Builder : public nlohmann::json_sax<nlohmann::json> {
  public:
   using Json = nlohmann::json;

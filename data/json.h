@@ -20,8 +20,8 @@
 namespace norma::data {
 
 /// Parses `text` in a time proportional to its length. Throws Error "op: source: …" for invalid JSON, for a key that an
-/// object has twice (the last one would hide the others), and for lists and objects more than `most_deep` in each other,
-/// since code that walks JSON later recurses.
+/// object has twice (the last one would hide the others), and for lists and objects more than `most_deep` in each
+/// other, since code that walks JSON later recurses.
 nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text, int most_deep = 32);
 
 /// A value as JSON text: on one line, or with `indent` spaces a level on lines of their own. Throws nlohmann's

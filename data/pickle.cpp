@@ -75,24 +75,12 @@ struct Refused {
   uint8_t code;
   std::string_view name;
 };
-constexpr std::array kRefused{Refused{'I', "INT"},
-                              Refused{'L', "LONG"},
-                              Refused{'F', "FLOAT"},
-                              Refused{'S', "STRING"},
-                              Refused{'V', "UNICODE"},
-                              Refused{'P', "PERSID"},
-                              Refused{'p', "PUT"},
-                              Refused{'g', "GET"},
-                              Refused{'l', "LIST"},
-                              Refused{'d', "DICT"},
-                              Refused{'i', "INST"},
-                              Refused{'o', "OBJ"},
-                              Refused{'2', "DUP"},
-                              Refused{0x82, "EXT1"},
-                              Refused{0x83, "EXT2"},
-                              Refused{0x84, "EXT4"},
-                              Refused{0x97, "NEXT_BUFFER"},
-                              Refused{0x98, "READONLY_BUFFER"}};
+constexpr std::array kRefused{Refused{'I', "INT"},    Refused{'L', "LONG"},         Refused{'F', "FLOAT"},
+                              Refused{'S', "STRING"}, Refused{'V', "UNICODE"},      Refused{'P', "PERSID"},
+                              Refused{'p', "PUT"},    Refused{'g', "GET"},          Refused{'l', "LIST"},
+                              Refused{'d', "DICT"},   Refused{'i', "INST"},         Refused{'o', "OBJ"},
+                              Refused{'2', "DUP"},    Refused{0x82, "EXT1"},        Refused{0x83, "EXT2"},
+                              Refused{0x84, "EXT4"},  Refused{0x97, "NEXT_BUFFER"}, Refused{0x98, "READONLY_BUFFER"}};
 
 constexpr size_t kMostName = 500;
 
@@ -344,7 +332,7 @@ class Machine {
   std::string op_;
   std::string_view& rest_;
   size_t size_;
-  size_t most_;  // opcodes
+  size_t most_;    // opcodes
   size_t at_ = 0;  // of the opcode
   const PickleHooks& hooks_;
   PickleValues& values_;

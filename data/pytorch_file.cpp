@@ -44,8 +44,8 @@ size_t most_bytes(size_t file_bytes) {  // of names and texts, and of tensors wh
 
 struct StorageType {
   std::string_view global;
-  size_t bytes;                 // of an element
-  std::optional<DType> dtype;   // that it becomes; none: its tensors are left out
+  size_t bytes;                // of an element
+  std::optional<DType> dtype;  // that it becomes; none: its tensors are left out
 };
 constexpr std::array kStorageTypes{StorageType{"torch.FloatStorage", 4, DType::float32},
                                    StorageType{"torch.DoubleStorage", 8, DType::float64},
@@ -64,10 +64,10 @@ constexpr std::array kStorageTypes{StorageType{"torch.FloatStorage", 4, DType::f
                                    StorageType{"torch.QInt32Storage", 4, std::nullopt},
                                    StorageType{"torch.storage.UntypedStorage", 1, std::nullopt}};
 // Functions of torch._utils, by the arguments that they have in front.
-constexpr std::string_view kOldTensor = "torch._utils._rebuild_tensor";     // storage, offset, sizes, strides
-constexpr std::string_view kTensor = "torch._utils._rebuild_tensor_v2";     // likewise, requires_grad, hooks, about
-constexpr std::string_view kNewTensor = "torch._utils._rebuild_tensor_v3";  // likewise, with a dtype before `about`
-constexpr std::string_view kParameters = "torch._utils._rebuild_parameter";  // the tensor; also …_with_state
+constexpr std::string_view kOldTensor = "torch._utils._rebuild_tensor";       // storage, offset, sizes, strides
+constexpr std::string_view kTensor = "torch._utils._rebuild_tensor_v2";       // likewise, requires_grad, hooks, about
+constexpr std::string_view kNewTensor = "torch._utils._rebuild_tensor_v3";    // likewise, with a dtype before `about`
+constexpr std::string_view kParameters = "torch._utils._rebuild_parameter";   // the tensor; also …_with_state
 constexpr std::string_view kSubclasses = "torch._tensor._rebuild_from_type";  // function, class, arguments; also …_v2
 
 /// Numbers that lie outside the pickle.
@@ -208,8 +208,8 @@ class Content {
     return *number;
   }
 
-  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None behind it; ("module", torch.nn.Linear, file,
-  /// source) in older files.
+  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None behind it; ("module", torch.nn.Linear,
+  /// file, source) in older files.
   PickleValue outside(const PickleValue& id) {
     const std::vector<const PickleValue*>& items = sequence(id);
     const auto* const kind = items.empty() ? nullptr : items[0]->as<std::string>();
@@ -231,8 +231,8 @@ class Content {
     return {PickleValue::Object{add(Numbers{.type = &*found, .key = *key, .count = count_in(*items[4])})}};
   }
 
-  /// `dtype`: where it stands among the items, 0: the storage says it. A dict behind them says {"neg": True} for numbers
-  /// that stand for their negatives.
+  /// `dtype`: where it stands among the items, 0: the storage says it. A dict behind them says {"neg": True} for
+  /// numbers that stand for their negatives.
   PickleValue tensor_of(const std::vector<const PickleValue*>& items, size_t dtype) {
     const auto* const object = items[0]->as<PickleValue::Object>();
     const auto* const numbers = object == nullptr ? nullptr : std::get_if<Numbers>(&objects_[object->number]);

@@ -32,8 +32,8 @@ constexpr size_t kHeaderAlignment = 8;
 
 struct DTypeName {
   const char* name;
-  size_t bits;                  // of an element
-  std::optional<DType> dtype;   // that it becomes; none: Norma has no such numbers
+  size_t bits;                 // of an element
+  std::optional<DType> dtype;  // that it becomes; none: Norma has no such numbers
 };
 
 /// All of the format. Each dtype is written under its first name.

@@ -154,7 +154,7 @@ nn::NamedTensors write_torchvision_convnext(Parts& parts, const nn::NamedTensors
   check(tensor_of(state, "stages.0.blocks.0.gamma").defined(), kOp,
         "layer_scale: expected one, which torchvision's ConvNeXt has, got none; timm leaves it out");
   write_stem(parts, state, "model.features[0][0]");
-  return models::rename_state_dict(state, models::Dialect::timm, models::Dialect::torchvision).tensors;
+  return models::renamed(state, models::Dialect::torchvision);
 }
 
 std::string program_of(const Parts& parts, const std::string& title, const std::string& call, double limit) {

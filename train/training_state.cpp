@@ -9,7 +9,6 @@
 #include "train/convert_norm.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
-#include "train/initial_weights.h"
 #include "train/resume.h"
 #include "train/weights.h"
 

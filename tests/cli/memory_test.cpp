@@ -1,5 +1,8 @@
 #include "cli/program.h"
+#include "core/factory.h"
+#include "data/safetensors.h"
 #include "json.h"
+#include "models/registry.h"
 
 #include <regex>
 #include <string>
@@ -52,6 +55,28 @@ NORMA_LIMITED_TEST_CASE(
       CHECK_MESSAGE(smaller.code == 0, smaller.err);
     }
   }
+}
+
+NORMA_LIMITED_TEST_CASE("norma eval, export: a small file that names a large network takes no memory for it") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), arguments, "ulimit -v 1000000;");
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  data::save_safetensors(folder / "w.safetensors",
+                         {{"stages.0.blocks.0.gamma", zeros({2})}, {"head.fc.weight", zeros({2, 0})}});
+  const std::string text =
+      "norma: weights: w.safetensors: expected those of this convnextv2_huge, got a file of no known network, with the "
+      "tensors stages.0.blocks.0.gamma, head.fc.weight\n";
+  CHECK(refusal("eval --model convnextv2_huge --dataset shapes --checkpoint w.safetensors") == text);
+  CHECK(refusal("export --model convnextv2_huge --num-classes 2 --checkpoint w.safetensors --output x.onnx") == text);
+  // As many classes as a network of 2 GB would have.
+  data::save_safetensors(folder / "w.safetensors",
+                         models::create_model("convnext_atto", {.num_classes = 3})->state_dict());
+  CHECK(refusal("export --model convnext_atto --num-classes 1000000 --checkpoint w.safetensors --output x.onnx") ==
+        "norma: weights: w.safetensors: expected a classifier of 1000000 classes, got one of 3; --num-classes says how "
+        "many the file has\n");
 }
 
 NORMA_LIMITED_TEST_CASE("norma eval: where memory does not suffice it names the size of the batches") {

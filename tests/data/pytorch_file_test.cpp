@@ -140,8 +140,8 @@ TEST_CASE("pytorch files: what is no tensor, dict, list, number or text is left 
     for (const std::string& text : found.left_out) {
       CHECK_MESSAGE(all.contains(text), text);
     }
-    CHECK(found.metadata == std::map<std::string, std::string>{
-                                {"count.a", "1"}, {"default.a.0", "2"}, {"size.0", "2"}, {"size.1", "3"}});
+    CHECK(found.metadata ==
+          std::map<std::string, std::string>{{"count.a", "1"}, {"default.a.0", "2"}, {"size.0", "2"}, {"size.1", "3"}});
   }
 }
 
@@ -204,8 +204,7 @@ TEST_CASE("pytorch files: damaged ones are refused with one line") {
   }
   CHECK(error_with(folder, old_file_with("}")) == "no error");
   // A list that holds itself, and dicts that hold each other twice: 2^60 values.
-  const std::string limit =
-      "pytorch file: FILE: expected at most 32 dicts and lists in each other, and 5000";
+  const std::string limit = "pytorch file: FILE: expected at most 32 dicts and lists in each other, and 5000";
   CHECK(error_with(folder, old_file_with("]q\x01h\x01"
                                          "a"))
             .starts_with(limit));
@@ -229,11 +228,11 @@ TEST_CASE("pytorch files: a small one that stands for very much is refused") {
   // One list for many ordered dicts, one tuple for many sizes, and one dict for many counters.
   const std::string pairs = "]q\x01(K\x01K\x02\x86q\x02" + times(100'000, "h\x02") + "e\x85q\x03" + "0";
   const std::string too_many = of + "expected at most 32 dicts and lists in each other, and 51";
-  CHECK(error(pairs + "ccollections\nOrderedDict\nq\x04" + "0" + times(110, "h\x04h\x03R0") + "}")
-            .starts_with(too_many));
+  CHECK(
+      error(pairs + "ccollections\nOrderedDict\nq\x04" + "0" + times(110, "h\x04h\x03R0") + "}").starts_with(too_many));
   const std::string items = "}(" + times(100'000, "K\x01K\x02") + "u\x85q\x03" + "0";
-  CHECK(error(items + "ccollections\nCounter\nq\x04" + "0" + times(110, "h\x04h\x03R0") + "}")
-            .find(" values") != std::string::npos);
+  CHECK(error(items + "ccollections\nCounter\nq\x04" + "0" + times(110, "h\x04h\x03R0") + "}").find(" values") !=
+        std::string::npos);
   // Sizes of more axes than a tensor has are a value like others.
   CHECK(error("}U\x01xctorch\nSize\n(" + times(9, "K\x01") + "t\x85Rs") == "no error");
   // A text of 2^20 bytes as a name before others, as a value, and as a part of a longer name.

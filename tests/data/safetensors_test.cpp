@@ -194,8 +194,9 @@ TEST_CASE("safetensors: bad files, each with its error") {
     "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL, U64, U32, U16, C64, F8_E5M2, "
     "F8_E4M3, F8_E8M0, F6_E2M3, F6_E3M2, F4, got \"F7\"");
   header(R"({"x":{"dtype":1,"shape":[1],"data_offsets":[0,4]}})",
-         "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL, U64, U32, U16, C64, F8_E5M2, "
-    "F8_E4M3, F8_E8M0, F6_E2M3, F6_E3M2, F4, got 1");
+         "tensor 'x': dtype: expected one of F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL, U64, U32, U16, C64, "
+         "F8_E5M2, "
+         "F8_E4M3, F8_E8M0, F6_E2M3, F6_E3M2, F4, got 1");
   // A bad shape.
   x("U8", "4", 0, 4, "tensor 'x': shape: expected a list of sizes, got 4");
   x("U8", "[-4]", 0, 4, "tensor 'x': shape: expected a list of sizes, got [-4]");
@@ -235,7 +236,8 @@ TEST_CASE("safetensors: numbers that Norma lacks are left out or become wider on
   const std::string header = "{" + entry("scale", "F8_E4M3", "[3]", 0, 3) + "," + entry("x", "I8", "[3]", 3, 6) + "," +
                              entry("y", "I16", "[2]", 6, 10) + "," + entry("z", "U8", "[1]", 10, 11) + "," +
                              entry("four", "F4", "[3]", 11, 13) + "}";
-  write_file(folder / "file", file_with(header, 0) + std::string("\x01\x02\x03\x80\xFF\x7F\x00\x80\xFF\x7F\x07", 11) + "ab");
+  write_file(folder / "file",
+             file_with(header, 0) + std::string("\x01\x02\x03\x80\xFF\x7F\x00\x80\xFF\x7F\x07", 11) + "ab");
   const Safetensors content = load_safetensors(folder / "file");
   CHECK(content.left_out == std::vector<std::string>{"scale (F8_E4M3)", "four (F4)"});
   REQUIRE(content.tensors.size() == 3);
