@@ -65,10 +65,9 @@ int run(const State& state) {
                          train::is_checkpoint(input) ? std::map<std::string, std::string>() : given.metadata);
   size_t changed = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const std::string& name = tensors[i].first;
-    changed += name == given.in_file[i] ? 0 : 1;
-    if (name != given.in_file[i]) {
-      train::say("{} → {}\n", given.in_file[i], name);
+    if (const std::string& name = tensors[i].first; name != given.in_file[i]) {
+      ++changed;
+      train::say("{} → {}\n", excerpt(given.in_file[i]), excerpt(name));
     }
   }
   train::say("{} tensors, {} renamed: {}; from {}{}\n", tensors.size(), changed, state.output, input.string(),

@@ -82,12 +82,8 @@ void warn_of_skipped(const data::Dataset& dataset) {
 std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe& recipe,
                                          const std::filesystem::path& file, int64_t classes) {
   if (!state.convert_norm.given()) {
-    std::string line;
-    auto model = train::load_network("eval", recipe, state.num_classes.value_or(classes), file, state.weights, line);
-    if (!line.empty()) {
-      tell(state, line);
-    }
-    return model;
+    return train::load_network("eval", recipe, state.num_classes.value_or(classes), file, state.weights,
+                               [&](const std::string& line) { tell(state, line); });
   }
   train::Recipe converted = recipe;
   converted.initial_checkpoint = file.string();

@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "data/atomic_file.h"
+#include "data/json.h"
 #include "export/onnx.h"
 #include "export/torch.h"
 #include "models/registry.h"
@@ -61,11 +62,8 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
       trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
   train::Recipe plain = recipe;
   plain.channels_last = false;
-  std::string line;
-  const auto model = train::load_network("export", plain, classes, file, state.weights, line);
-  if (!line.empty()) {
-    train::say("{}\n", line);
-  }
+  const auto model = train::load_network("export", plain, classes, file, state.weights,
+                                         [](const std::string& line) { train::say("{}\n", line); });
   model->eval();
   return model;
 }
@@ -106,6 +104,9 @@ void write_onnx(const State& state, const ExportedNetwork& network) {
   }
   OnnxModel model = export_onnx(*network.model, network.example, options);
   add_metadata(model, "norma.recipe", to_toml(network.recipe));
+  for (const auto& [name, text] : network.about) {
+    add_metadata(model, "norma." + name, text);
+  }
   const std::optional<OnnxRuntimeResult> other = run_onnxruntime(model, network.example, network.output.sizes());
   check(other.has_value() || !state.check, "export",
         "--check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime");
@@ -152,6 +153,11 @@ int run(const State& state) {
                           .model = make_network(state, recipe, trained, file),
                           .example = randn({state.batch_size, 3, size, size}, {.device = kCpu}, generator),
                           .output = {}};
+  network.about = {
+      {"image_size", std::to_string(size)},
+      {"class_names", trained.class_names.empty() ? "" : data::json_text(nlohmann::json(trained.class_names))},
+      {"normalization", trained.normalization}};
+  std::erase_if(network.about, [](const auto& text) { return text.second.empty(); });
   const NoGradGuard no_grad;
   if (state.fold) {
     const int64_t folded = nn::fold_batch_norm(*network.model, network.example);

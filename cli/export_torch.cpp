@@ -41,12 +41,15 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
   const Tensor exact = exact_output(network);
   const double limit = error_limit(output_error(network.output, exact));
   const TorchNetwork torch = export_torch(network.recipe.model, train::model_options(network.recipe),
-                                          network.model->state_dict(), library, limit);
+                                          network.model->state_dict(), library, limit, network.about);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   check(!error, "export", "cannot make the folder {}: {}", folder.string(), error.message());
-  data::save_safetensors(folder / "weights.safetensors", torch.weights,
-                         {{"format", "pt"}, {"norma.recipe", to_toml(network.recipe)}});
+  std::map<std::string, std::string> metadata{{"format", "pt"}, {"norma.recipe", to_toml(network.recipe)}};
+  for (const auto& [name, text] : network.about) {
+    metadata["norma." + name] = text;
+  }
+  data::save_safetensors(folder / "weights.safetensors", torch.weights, metadata);
   data::save_safetensors(folder / "example.safetensors",
                          {{"input", network.example}, {"output", to(exact, DType::float32)}}, {{"format", "pt"}});
   write_text(folder / kProgramName, torch.program);

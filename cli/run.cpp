@@ -56,7 +56,7 @@ void check_output(const State& state) {
   if (std::filesystem::exists(state.output, error)) {
     bool is_former = false;
     try {
-      is_former = data::tensor_file_metadata(state.output).contains(kResultKey);
+      is_former = data::read_tensor_file(state.output).metadata.contains(kResultKey);
     } catch (const Error&) {  // of another format
     }
     check(is_former, "run", "--output: '{}' {}: remove it, or choose another name", state.output,

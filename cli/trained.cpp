@@ -61,7 +61,8 @@ Trained trained_in(const std::filesystem::path& file, std::string_view op, const
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
   return {.recipe = train::recipe_of(checkpoint),
           .class_names = train::class_names_of(checkpoint),
-          .plugins = plugins_of(checkpoint, file)};
+          .plugins = plugins_of(checkpoint, file),
+          .normalization = train::normalization_of(checkpoint)};
 }
 
 }  // namespace norma::cli

@@ -16,7 +16,8 @@ struct Trained {
   train::Recipe recipe;
   std::vector<std::string> class_names;
   std::vector<nn::PluginRecord> plugins = {};
-  bool of_run = true;  ///< false: a file of weights alone
+  std::string normalization = {};  ///< as train::normalization_text(); "": unknown
+  bool of_run = true;              ///< false: a file of weights alone
 };
 
 /// Warns of a network with another norm than that of the run whose weights it gets.

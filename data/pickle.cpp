@@ -17,71 +17,6 @@ namespace norma::data {
 
 namespace {
 
-enum class Op : uint8_t {
-  mark = '(',
-  stop = '.',
-  pop = '0',
-  pop_mark = '1',
-  none = 'N',
-  true_value = 0x88,
-  false_value = 0x89,
-  int4 = 'J',
-  int1 = 'K',
-  int2 = 'M',
-  long1 = 0x8A,
-  long4 = 0x8B,
-  float8 = 'G',
-  text4 = 'X',
-  text1 = 0x8C,
-  text8 = 0x8D,
-  string4 = 'T',
-  string1 = 'U',
-  bytes1 = 'C',
-  bytes4 = 'B',
-  bytes8 = 0x8E,
-  bytearray8 = 0x96,
-  empty_tuple = ')',
-  tuple = 't',
-  tuple1 = 0x85,
-  tuple2 = 0x86,
-  tuple3 = 0x87,
-  empty_list = ']',
-  append = 'a',
-  appends = 'e',
-  empty_dict = '}',
-  set_item = 's',
-  set_items = 'u',
-  empty_set = 0x8F,
-  add_items = 0x90,
-  frozen_set = 0x91,
-  put1 = 'q',
-  put4 = 'r',
-  memoize = 0x94,
-  get1 = 'h',
-  get4 = 'j',
-  global = 'c',
-  stack_global = 0x93,
-  call = 'R',
-  new_object = 0x81,
-  new_object_ex = 0x92,
-  build = 'b',
-  persistent = 'Q',
-  protocol = 0x80,
-  frame = 0x95,
-};
-
-/// Names of the opcodes that are refused, as Python's pickletools has them.
-struct Refused {
-  uint8_t code;
-  std::string_view name;
-};
-constexpr std::array kRefused{Refused{'I', "INT"},    Refused{'L', "LONG"},         Refused{'F', "FLOAT"},
-                              Refused{'S', "STRING"}, Refused{'V', "UNICODE"},      Refused{'P', "PERSID"},
-                              Refused{'p', "PUT"},    Refused{'g', "GET"},          Refused{'l', "LIST"},
-                              Refused{'d', "DICT"},   Refused{'i', "INST"},         Refused{'o', "OBJ"},
-                              Refused{'2', "DUP"},    Refused{0x82, "EXT1"},        Refused{0x83, "EXT2"},
-                              Refused{0x84, "EXT4"},  Refused{0x97, "NEXT_BUFFER"}, Refused{0x98, "READONLY_BUFFER"}};
-
 constexpr size_t kMostName = 500;
 
 /// Little-endian, as opcodes have their numbers.
@@ -102,14 +37,13 @@ class Machine {
       : op_(op), rest_(bytes), size_(bytes.size()), most_(most), hooks_(hooks), values_(values) {}
 
   const PickleValue& run() {
-    check(static_cast<Op>(take<uint8_t>()) == Op::protocol,
-          "expected a pickle of protocol 2 or later, got another file");
+    check(take<uint8_t>() == 0x80, "expected a pickle of protocol 2 or later, got another file");
     const int protocol = take<uint8_t>();
     check(protocol >= 2 && protocol <= 5, fmt::format("expected a pickle of protocol 2 to 5, got {}", protocol));
     for (size_t count = 0; count < most_; ++count) {
       at_ = size_ - rest_.size();
       const auto code = take<uint8_t>();
-      if (static_cast<Op>(code) == Op::stop) {
+      if (code == '.') {
         return *pop();
       }
       step(code);
@@ -118,96 +52,67 @@ class Machine {
   }
 
  private:
+  /// The opcodes of Python's pickletools that protocols 2 to 5 write.
   void step(uint8_t code) {
-    switch (static_cast<Op>(code)) {
-      case Op::mark: marks_.push_back(stack_.size()); break;
-      case Op::pop: pop(); break;
-      case Op::pop_mark: above_mark(); break;
-      case Op::none: push({PickleValue::None{}}); break;
-      case Op::true_value: push({true}); break;
-      case Op::false_value: push({false}); break;
-      case Op::int1: push({static_cast<int64_t>(take<uint8_t>())}); break;
-      case Op::int2: push({static_cast<int64_t>(take<uint16_t>())}); break;
-      case Op::int4: push({static_cast<int64_t>(take<int32_t>())}); break;
-      case Op::long1: push(long_integer(take_bytes(take<uint8_t>()))); break;
-      case Op::long4: push(long_integer(take_bytes(take<uint32_t>()))); break;
-      case Op::float8: push({big_endian_double()}); break;
-      case Op::text1:
-      case Op::string1: push({std::string(take_bytes(take<uint8_t>()))}); break;
-      case Op::text4:
-      case Op::string4: push({std::string(take_bytes(take<uint32_t>()))}); break;
-      case Op::text8: push({std::string(take_bytes(take<uint64_t>()))}); break;
-      case Op::bytes1: push_bytes(take<uint8_t>()); break;
-      case Op::bytes4: push_bytes(take<uint32_t>()); break;
-      case Op::bytes8:
-      case Op::bytearray8: push_bytes(take<uint64_t>()); break;
-      case Op::empty_tuple: push({PickleValue::Tuple{}}); break;
-      case Op::tuple: push({PickleValue::Tuple{above_mark()}}); break;
-      case Op::tuple1: push({PickleValue::Tuple{top(1)}}); break;
-      case Op::tuple2: push({PickleValue::Tuple{top(2)}}); break;
-      case Op::tuple3: push({PickleValue::Tuple{top(3)}}); break;
-      case Op::empty_list: push({PickleValue::List{}}); break;
-      case Op::append: append({pop()}); break;
-      case Op::appends: append(above_mark()); break;
-      case Op::empty_dict: push({PickleValue::Dict{}}); break;
-      case Op::set_item: set_items(top(2)); break;
-      case Op::set_items: set_items(above_mark()); break;
-      case Op::empty_set: push({PickleValue::Opaque{"set"}}); break;
-      case Op::add_items: {
-        above_mark();
-        opaque(*peek(), "items");
-        break;
-      }
-      case Op::frozen_set: {
-        above_mark();
-        push({PickleValue::Opaque{"frozenset"}});
-        break;
-      }
-      case Op::put1: memo_[take<uint8_t>()] = peek(); break;
-      case Op::put4: memo_[take<uint32_t>()] = peek(); break;
-      case Op::memoize: memo_[static_cast<uint32_t>(memo_.size())] = peek(); break;
-      case Op::get1: recall(take<uint8_t>()); break;
-      case Op::get4: recall(take<uint32_t>()); break;
-      case Op::global: {
-        const std::string module = take_line();
-        push_global(module, take_line());
-        break;
-      }
-      case Op::stack_global: {
+    switch (code) {
+      case '(': marks_.push_back(stack_.size()); break;                       // MARK
+      case '0': pop(); break;                                                 // POP
+      case '1': above_mark(); break;                                          // POP_MARK
+      case 'N': push({PickleValue::None{}}); break;                           // NONE
+      case 0x88: push({true}); break;                                         // NEWTRUE
+      case 0x89: push({false}); break;                                        // NEWFALSE
+      case 'K': push({static_cast<int64_t>(take<uint8_t>())}); break;         // BININT1
+      case 'M': push({static_cast<int64_t>(take<uint16_t>())}); break;        // BININT2
+      case 'J': push({static_cast<int64_t>(take<int32_t>())}); break;         // BININT
+      case 0x8A: push(long_integer(take_bytes(take<uint8_t>()))); break;      // LONG1
+      case 0x8B: push(long_integer(take_bytes(take<uint32_t>()))); break;     // LONG4
+      case 'G': push({big_endian_double()}); break;                           // BINFLOAT
+      case 0x8C:                                                              // SHORT_BINUNICODE
+      case 'U': push({std::string(take_bytes(take<uint8_t>()))}); break;      // SHORT_BINSTRING
+      case 'X':                                                               // BINUNICODE
+      case 'T': push({std::string(take_bytes(take<uint32_t>()))}); break;     // BINSTRING
+      case 0x8D: push({std::string(take_bytes(take<uint64_t>()))}); break;    // BINUNICODE8
+      case 'C': push_opaque("bytes", take_bytes(take<uint8_t>())); break;     // SHORT_BINBYTES
+      case 'B': push_opaque("bytes", take_bytes(take<uint32_t>())); break;    // BINBYTES
+      case 0x8E:                                                              // BINBYTES8
+      case 0x96: push_opaque("bytes", take_bytes(take<uint64_t>())); break;   // BYTEARRAY8
+      case ')': push({PickleValue::Tuple{}}); break;                          // EMPTY_TUPLE
+      case 't': push({PickleValue::Tuple{above_mark()}}); break;              // TUPLE
+      case 0x85: push({PickleValue::Tuple{top(1)}}); break;                   // TUPLE1
+      case 0x86: push({PickleValue::Tuple{top(2)}}); break;                   // TUPLE2
+      case 0x87: push({PickleValue::Tuple{top(3)}}); break;                   // TUPLE3
+      case ']': push({PickleValue::List{}}); break;                           // EMPTY_LIST
+      case 'a': append({pop()}); break;                                       // APPEND
+      case 'e':                                                               // APPENDS
+      case 0x90: append(above_mark()); break;                                 // ADDITEMS
+      case '}': push({PickleValue::Dict{}}); break;                           // EMPTY_DICT
+      case 's': set_items(top(2)); break;                                     // SETITEM
+      case 'u': set_items(above_mark()); break;                               // SETITEMS
+      case 0x8F: push_opaque("set"); break;                                   // EMPTY_SET
+      case 0x91: push_opaque("frozenset", above_mark()); break;               // FROZENSET
+      case 'q': memo_[take<uint8_t>()] = peek(); break;                       // BINPUT
+      case 'r': memo_[take<uint32_t>()] = peek(); break;                      // LONG_BINPUT
+      case 0x94: memo_[static_cast<uint32_t>(memo_.size())] = peek(); break;  // MEMOIZE
+      case 'h': recall(take<uint8_t>()); break;                               // BINGET
+      case 'j': recall(take<uint32_t>()); break;                              // LONG_BINGET
+      case 'c': push_global({take_line(), take_line()}); break;               // GLOBAL
+      case 0x93: {                                                            // STACK_GLOBAL
         const auto names = top(2);
-        push_global(text_of(*names[0]), text_of(*names[1]));
+        push_global({text_of(*names[0]), text_of(*names[1])});
         break;
       }
-      case Op::call:
-      case Op::new_object: {
-        const auto operands = top(2);
-        call(*operands[0], *operands[1]);
-        break;
-      }
-      case Op::new_object_ex: {
-        const auto operands = top(3);
-        call(*operands[0], *operands[1]);
-        break;
-      }
-      case Op::build: {  // no state matters for tensors, dicts and what is not made
-        pop();
-        peek();
-        break;
-      }
-      case Op::persistent: push(hooks_.load(*pop())); break;
-      case Op::frame: take<uint64_t>(); break;  // how much to read ahead
-      default: refuse(code);
+      case 'R':                                    // REDUCE
+      case 0x81: call(top(2)); break;              // NEWOBJ
+      case 0x92: call(top(3)); break;              // NEWOBJ_EX
+      case 'b': build(); break;                    // BUILD
+      case 'Q': push(hooks_.load(*pop())); break;  // BINPERSID
+      case 0x95: take<uint64_t>(); break;          // FRAME: how much to read ahead
+      default: fail(op_, "expected a pickle of protocol 2 to 5, got opcode {:#04x} at byte {}", code, at_);
     }
   }
 
   void check(bool condition, std::string_view text) const { norma::check(condition, op_, "{}", text); }
   [[noreturn]] void damaged(std::string_view text) const { fail(op_, "damaged pickle: {} at byte {}", text, at_); }
-  [[noreturn]] void refuse(uint8_t code) const {
-    const auto* const found = std::ranges::find(kRefused, code, &Refused::code);
-    fail(op_, "expected a pickle of protocol 2 to 5, got opcode {} at byte {}",
-         found == kRefused.end() ? fmt::format("{:#04x}", code) : std::string(found->name), at_);
-  }
-
   std::string_view take_bytes(size_t count) {
     if (rest_.size() < count) {
       damaged("it ends within an opcode");
@@ -274,9 +179,10 @@ class Machine {
     return values;
   }
 
-  void push_bytes(uint64_t count) {
-    take_bytes(count);
-    push({PickleValue::Opaque{"bytes"}});
+  /// Pushes a value that is not made, in the place of others.
+  template <class... Others>
+  void push_opaque(const char* name, const Others&... /*others*/) {
+    push({PickleValue::Opaque{name}});
   }
   /// What is not made takes anything; another value that gets here is damaged.
   void opaque(const PickleValue& value, const char* got) const {
@@ -314,19 +220,24 @@ class Machine {
     }
     return *text;
   }
-  void push_global(const std::string& module, const std::string& name) {
+  void push_global(const std::array<std::string, 2>& module_and_name) {
+    const auto& [module, name] = module_and_name;
     if (module.size() + name.size() > kMostName) {  // two long texts could make any number of longer ones
       damaged("a name that is too long");
     }
     push({PickleValue::Global{module + "." + name}});
   }
-  void call(const PickleValue& function, const PickleValue& arguments) {
-    const auto* const global = function.as<PickleValue::Global>();
-    const auto* const tuple = arguments.as<PickleValue::Tuple>();
-    if (global == nullptr || tuple == nullptr) {
-      opaque(function, "a call");
+  void call(const std::vector<const PickleValue*>& operands) {
+    const auto* const global = operands[0]->as<PickleValue::Global>();
+    const auto* const arguments = operands[1]->as<PickleValue::Tuple>();
+    if (global == nullptr || arguments == nullptr) {
+      opaque(*operands[0], "a call");
     }
-    push(global == nullptr || tuple == nullptr ? function : hooks_.call(global->name, *tuple));
+    push(global == nullptr || arguments == nullptr ? *operands[0] : hooks_.call(global->name, *arguments));
+  }
+  void build() {  // no state matters for tensors, dicts and what is not made
+    pop();
+    peek();
   }
 
   std::string op_;

@@ -197,27 +197,18 @@ std::string prefix_of_all(const nn::NamedTensors& tensors, const FindOptions& op
       rank = rank_of(dict);
     }
   }
-  const auto all_begin_with = [&](std::string_view wrapper) {
-    bool some = false;
-    return std::ranges::all_of(tensors,
-                               [&](const auto& tensor) {
-                                 std::string_view name = tensor.first;
-                                 if (!take(name, prefix) || name == kAverageCounter) {
-                                   return true;
-                                 }
-                                 some = true;
-                                 return take(name, wrapper) && !name.empty();
-                               }) &&
-           some;
-  };
-  for (bool again = true; again;) {
-    again = false;
-    for (const std::string_view wrapper : kWrappers) {
-      if (all_begin_with(wrapper)) {
-        prefix += wrapper;
-        again = true;
-      }
+  constexpr int kMostWrappers = 16;
+  for (int count = 0; count < kMostWrappers; ++count) {
+    const auto* const wrapper = std::ranges::find_if(kWrappers, [&](std::string_view known) {
+      return std::ranges::all_of(tensors, [&, all = prefix + std::string(known)](const auto& tensor) {
+        const std::string_view name = tensor.first;
+        return !name.starts_with(prefix) || name.starts_with(all) || name.substr(prefix.size()) == kAverageCounter;
+      });
+    });
+    if (wrapper == kWrappers.end()) {
+      break;
     }
+    prefix += *wrapper;
   }
   return prefix;
 }

@@ -248,6 +248,7 @@ Checkpoint TrainingState::checkpoint() const {
                                 {kBatchesKey, std::to_string(plan.batches_before(step))},
                                 {kClassesKey, std::to_string(train_set->info().num_classes())},
                                 {kClassNamesKey, class_names_text(train_set->info())},
+                                {kNormalizationKey, normalization_text(train_set->info())},
                                 {kVersionsKey, versions_json()}},
                     .metric = evaluated && evaluated->step == step ? std::optional(evaluated->metric) : std::nullopt,
                     .best = best};

@@ -53,6 +53,10 @@ int64_t count_not_finite(const Tensor& x) {
   });
 }
 
+std::string first_part(const std::string& name) {
+  return name.substr(0, name.find('.'));
+}
+
 /// The path of the module that a tensor of this name belongs, or would belong, to; "" for the network itself.
 std::string module_of(const std::string& name) {
   const size_t dot = name.rfind('.');
@@ -77,14 +81,6 @@ std::set<std::string> paths_of_norms(const nn::Module& model, const Recipe& reci
     }
   }
   return paths;
-}
-
-/// True iff the network has the module that a name begins with.
-bool has_part_of(const nn::Module& model, const std::string& name) {
-  const std::string first = name.substr(0, name.find('.'));
-  const auto is_first = [&](const auto& named) { return named.first == first; };
-  return std::ranges::any_of(model.children(), is_first) || std::ranges::any_of(model.own_parameters(), is_first) ||
-         std::ranges::any_of(model.own_buffers(), is_first);
 }
 
 std::string list_text(std::string_view before, const std::vector<std::string>& names) {
@@ -117,9 +113,11 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
   nn::NamedTensors dict;
   std::vector<std::string> anew;
   std::vector<std::string> unused;
+  std::set<std::string> parts;  // of the network
   size_t taken = 0;
   const nn::NamedTensors own = model.state_dict();
   for (const auto& [name, x] : own) {
+    parts.insert(first_part(name));
     const auto found = left.find(name);
     const bool fits = found != left.end() && found->second.numel() == x.numel();
     const bool of_head = module_of(name) == head;
@@ -141,7 +139,7 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
   for (const auto& [name, x] : given.tensors) {
     if (left.contains(name)) {
       const bool of_head = fit.start_values && name.starts_with(head + ".");
-      if ((fit.others && !has_part_of(model, name)) || of_head || of_norm(name)) {
+      if ((fit.others && !parts.contains(first_part(name))) || of_head || of_norm(name)) {
         if (!nn::is_counter(name)) {
           unused.push_back(name);
         }
@@ -171,7 +169,7 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
 
 std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
-                                         std::string& line) {
+                                         const std::function<void(const std::string&)>& say) {
   const LoadedWeights given = load_weights(file, options);
   const std::string network = models::recognize_model(given.tensors);
   check(network == recipe.model || !models::is_built_in(recipe.model), kOp,
@@ -186,7 +184,9 @@ std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& reci
   Recipe plain = in_full_precision(recipe);
   plain.channels_last = false;
   const auto model = make_model(plain, classes, /* initialize= */ false);
-  line = load_model_weights(op, *model, recipe, file, given);
+  if (const std::string line = load_model_weights(op, *model, recipe, file, given); !line.empty()) {
+    say(line);
+  }
   if (recipe.channels_last) {
     model->to(MemoryFormat::channels_last);
   }

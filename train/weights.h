@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -28,11 +29,11 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
                                const FitOptions& fit = {});
 
 /// Makes the network of a recipe, in its full precision, with the weights of a file. Before it takes memory for them,
-/// it throws Error "weights: FILE: …" for a file of another network, or with another number of classes. `line`: as
-/// load_model_weights() returns it.
+/// it throws Error "weights: FILE: …" for a file of another network, or with another number of classes. `say` gets
+/// the line of load_model_weights() unless it is "".
 std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
-                                         std::string& line);
+                                         const std::function<void(const std::string&)>& say);
 
 /// Begins a run with the weights of Recipe::initial_checkpoint: of Norma, timm, torchvision, Facebook's ConvNeXt or
 /// Hugging Face. The classifier keeps its start values where the file's has another number of classes, or with

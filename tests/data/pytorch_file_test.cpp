@@ -185,15 +185,16 @@ TEST_CASE("pytorch files: of all opcodes only those of plain values are taken") 
 
 TEST_CASE("pytorch files: damaged ones are refused with one line") {
   const TemporaryFolder folder;
-  for (const std::string format : {".zip", ".pickles"}) {
-    const std::string good = bytes_of("plain" + format);
-    for (size_t length = 0; length < good.size(); length += 3) {
+  for (const std::string format : {"plain.zip", "plain.pickles", "others.zip", "others.protocol4", "tensors.pickles"}) {
+    const std::string good = bytes_of(format);
+    const size_t step = format.starts_with("plain") ? 1 : 17;
+    for (size_t length = 0; length < good.size(); length += 3 * step) {
       const std::string error = error_with(folder, good.substr(0, length));
       CAPTURE(length);
       CHECK(error.starts_with("pytorch file: "));
       CHECK(error.find('\n') == std::string::npos);
     }
-    for (size_t at = 0; at < good.size(); ++at) {  // a wrong byte is found, or is one of a name or a number
+    for (size_t at = 0; at < good.size(); at += step) {  // a wrong byte is found, or is one of a name or a number
       std::string damaged = good;
       damaged[at] = static_cast<char>(damaged[at] ^ 0x15);
       const std::string error = error_with(folder, damaged);
