@@ -158,7 +158,7 @@ void register_model(const std::string& name, ModelDefinition definition) {
 }
 
 bool is_built_in(const std::string& name) {
-  return !find(name).registered;
+  return std::ranges::any_of(entries(), [&](const Entry& known) { return known.name == name && !known.registered; });
 }
 
 bool model_takes(const std::string& name, std::string_view option) {

@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/parse_number.h"
+#include "models/registry.h"
 #include "nn/plugin.h"
 #include "ops/shape/copy.h"
 #include "train/convert_norm.h"
@@ -72,6 +73,11 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
   same("model", recipe.model, checkpoint.model_name);
   same("norm", recipe.norm, checkpoint.norm);
   same("seed", recipe.seed, checkpoint.seed);
+  if (!checkpoint.model.empty() && models::is_built_in(recipe.model)) {  // before somebody makes a large network for it
+    const std::string network = models::recognize_model(checkpoint.model);
+    check(network == recipe.model, "checkpoint", "expected the tensors of {}, got those of {}", recipe.model,
+          network.empty() ? "no known network" : network);
+  }
   return recipe;
 }
 

@@ -3,6 +3,7 @@
 #include "data/safetensors.h"
 #include "json.h"
 #include "models/registry.h"
+#include "train/training_state.h"
 
 #include <regex>
 #include <string>
@@ -77,6 +78,27 @@ NORMA_LIMITED_TEST_CASE("norma eval, export: a small file that names a large net
   CHECK(refusal("export --model convnext_atto --num-classes 1000000 --checkpoint w.safetensors --output x.onnx") ==
         "norma: weights: w.safetensors: expected a classifier of 1000000 classes, got one of 3; --num-classes says how "
         "many the file has\n");
+}
+
+NORMA_LIMITED_TEST_CASE(
+    "norma eval, export, train --resume: a checkpoint that names another network takes no memory for it") {
+  const TemporaryFolder folder;
+  REQUIRE(
+      run_norma(folder.path(),
+                "train --model convnext_atto --patch-size 4 --dataset shapes --images 4 --batch-size 4 --test-images 4 "
+                "--threads 1 --quiet --output o")
+          .code == 0);
+  train::Checkpoint checkpoint = train::load_checkpoint(folder / "o" / "last.safetensors");
+  train::Recipe recipe = train::recipe_of(checkpoint);
+  recipe.model = checkpoint.model_name = "convnextv2_huge";
+  checkpoint.options[train::kRecipeKey] = train::to_json(recipe);
+  train::save_checkpoint(folder / "o" / "last.safetensors", checkpoint);
+  for (const std::string command :
+       {"eval --checkpoint o", "export --checkpoint o --output x.onnx", "train --resume o"}) {
+    const Outcome outcome = run_norma(folder.path(), command, "ulimit -v 1000000;");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err == "norma: checkpoint: expected the tensors of convnextv2_huge, got those of convnext_atto\n");
+  }
 }
 
 NORMA_LIMITED_TEST_CASE("norma eval: where memory does not suffice it names the size of the batches") {
