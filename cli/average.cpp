@@ -1,6 +1,7 @@
 #include "train/average.h"
 #include "cli/command.h"
 #include "cli/option.h"
+#include "cli/trained.h"
 #include "core/error.h"
 #include "core/range.h"
 #include "data/safetensors.h"
@@ -27,7 +28,7 @@ struct State {
   std::vector<std::string> inputs;
   std::string output;
   int64_t best = 0;  ///< 0: average the given files
-  bool use_ema = false;
+  train::WeightsOptions weights;
 };
 
 /// Whether a checkpoint's accuracy is that of averaged weights.
@@ -67,15 +68,15 @@ int run(const State& state) {
   const std::filesystem::path output = state.output;
   train::check_new("average", "--output", output);
   const std::vector<std::filesystem::path> files = files_of(state);
-  const bool ema = state.use_ema || (state.best > 0 && ranks_averages(files.front()));
-  const train::Checkpoint average =
-      train::average_checkpoints(files, ema ? train::Weights::ema : train::Weights::model);
+  train::WeightsOptions weights = state.weights;
+  weights.use_ema = weights.use_ema || (state.best > 0 && ranks_averages(files.front()));
+  const train::Checkpoint average = train::average_checkpoints(files, weights);
   if (average.step < 0) {
     data::save_safetensors(output, average.model, average.options);
   } else {
     train::save_checkpoint(output, average);
   }
-  train::say("the average of {}{} checkpoint{}: {}\n", ema ? "the averaged weights (--model-ema) of " : "",
+  train::say("the average of {}{} checkpoint{}: {}\n", weights.use_ema ? "the averaged weights (--model-ema) of " : "",
              files.size(), files.size() == 1 ? "" : "s", train::shown(state.output));
   return kSuccess;
 }
@@ -98,7 +99,7 @@ Command add_average(CLI::App& program) {
       "is")
       .type_name("N")
       .default_str("all that are given");
-  add_switch(app, "--use-ema", state->use_ema, "of the averaged weights of 'norma train --model-ema'");
+  add_weights_options(app, state->weights);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -1,19 +1,22 @@
 #include "cli/command.h"
 #include "cli/option.h"
+#include "cli/trained.h"
 #include "core/error.h"
+#include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "data/safetensors.h"
-#include "models/registry.h"
 #include "models/state_dict_names.h"
 #include "train/checkpoint.h"
 #include "train/output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +29,7 @@ struct State {
   std::string from;
   std::string to;
   std::string output;
-  bool use_ema = false;
+  train::WeightsOptions weights;
 };
 
 models::Dialect dialect_of(const std::string& option, const std::string& text) {
@@ -45,25 +48,29 @@ int run(const State& state) {
   check(output.extension() == ".safetensors", "convert", "--output: expected a name *.safetensors, got '{}'",
         state.output);
   train::check_new("convert", "--output", output);
-  const models::Dialect from = dialect_of("--from", state.from);
+  const std::optional<models::Dialect> from =
+      state.from.empty() ? std::nullopt : std::optional(dialect_of("--from", state.from));
   const models::Dialect to = dialect_of("--to", state.to);
+  const train::LoadedWeights given = train::load_weights(input, state.weights);
+  check(given.dialect.has_value(), "convert", "{}: expected names of a ConvNeXt or ResNet of {}, got {}",
+        input.string(), fmt::join(models::dialect_names(), ", "), excerpt_list(given.in_file));
+  const std::string library = models::to_string(*given.dialect);
+  // A ResNet's names are the same in both.
+  check(!from || state.from == library || (library == "torchvision" && state.from == "timm"), "convert",
+        "--from: expected {}, whose names '{}' has, got {}", library, state.inputs.front(), state.from);
+  const data::NamedTensors tensors = models::renamed(given.tensors, to);
   // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.
-  const bool is_checkpoint = train::is_checkpoint(input);
-  const models::Renamed renamed = models::rename_state_dict(
-      train::load_weights(input, state.use_ema ? train::Weights::ema : train::Weights::model), from, to);
-  data::save_safetensors(output, renamed.tensors,
-                         is_checkpoint ? std::map<std::string, std::string>() : train::weights_metadata(input));
-  for (const auto& [before, after] : renamed.changed) {
-    train::say("{} → {}\n", before, after);
+  data::save_safetensors(output, tensors,
+                         train::is_checkpoint(input) ? std::map<std::string, std::string>() : given.metadata);
+  size_t changed = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (const std::string& name = tensors[i].first; name != given.in_file[i]) {
+      ++changed;
+      train::say("{} → {}\n", excerpt(given.in_file[i]), excerpt(name));
+    }
   }
-  for (const std::string& text : renamed.reshaped) {
-    train::say("{}\n", text);
-  }
-  for (const std::string& name : renamed.dropped) {
-    train::say("{}: left out\n", name);
-  }
-  train::say("{} tensors, {} renamed, {} with other sizes: {}\n", renamed.tensors.size(), renamed.changed.size(),
-             renamed.reshaped.size(), state.output);
+  train::say("{} tensors, {} renamed: {}; from {}{}\n", tensors.size(), changed, state.output, input.string(),
+             given.text);
   return kSuccess;
 }
 
@@ -73,18 +80,18 @@ Command add_convert(CLI::App& program) {
   CLI::App& app = add_subcommand(
       program, "convert", "Weights of a ConvNeXt or ResNet under the names of another library",
       "Examples:\n"
-      "  norma convert convnext_tiny.safetensors --from torchvision --to timm --output timm.safetensors\n"
-      "  norma convert resnet50-0676ba61.pth --from torchvision --to timm --output resnet50.safetensors\n"
-      "  norma convert runs/convnext/last.safetensors --from timm --to facebook --output facebook.safetensors\n"
-      "Norma's own names are timm's for ConvNeXt and torchvision's, which are also timm's, for ResNet. The wrappers\n"
-      "module., model. and _orig_mod. before all names are taken off.");
+      "  norma convert convnext_tiny.safetensors --to timm --output timm.safetensors\n"
+      "  norma convert resnet50-0676ba61.pth --to huggingface --output resnet50.safetensors\n"
+      "  norma convert runs/convnext/last.safetensors --to facebook --output facebook.safetensors\n"
+      "Norma's own names are timm's for ConvNeXt and torchvision's, which are also timm's, for ResNet. What stands\n"
+      "before all names, such as module., is taken off.");
   auto state = std::make_shared<State>();
   add_words(app, "FILE", state->inputs, "weights (safetensors, or .pth of PyTorch), or a checkpoint");
-  add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm or facebook")
+  add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm, facebook or huggingface")
       .type_name("NAME")
-      .required();
+      .default_str("the library that has them");
   add_text(app, "--to", "a name", state->to, "whose names they get").type_name("NAME").required();
-  add_switch(app, "--use-ema", state->use_ema, "the averaged weights in the file");
+  add_weights_options(app, state->weights);
   add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
   return {&app, [state] { return run(*state); }};
 }

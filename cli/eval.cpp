@@ -35,6 +35,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -52,7 +53,8 @@ struct State {
   Option model;
   int64_t recalibrate = 0;
   bool fold = false;
-  bool use_ema = false;
+  train::WeightsOptions weights;
+  std::optional<int64_t> num_classes;
   Option convert_norm;
   std::string output;
 };
@@ -81,13 +83,13 @@ void warn_of_skipped(const data::Dataset& dataset) {
 std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe& recipe,
                                          const std::filesystem::path& file, int64_t classes) {
   if (!state.convert_norm.given()) {
-    auto model = train::make_model(train::in_full_precision(recipe), classes);
-    train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
-    return model;
+    return train::load_network("eval", recipe, state.num_classes.value_or(classes), file, state.weights,
+                               [&](const std::string& line) { tell(state, line); });
   }
   train::Recipe converted = recipe;
   converted.initial_checkpoint = file.string();
-  converted.use_ema = state.use_ema;
+  converted.use_ema = state.weights.use_ema;
+  converted.weights_prefix = state.weights.prefix;
   // The run of the checkpoint may have begun with weights of a third norm.
   const train::Recipe typed = state.recipe.applied_to(state.recipe.defaults());
   converted.from_norm = typed.from_norm;
@@ -172,7 +174,7 @@ void write_outputs(const State& state, const train::Recipe& recipe, const std::f
   }
   const std::string text = train::evaluation_json(result, answers,
                                                   {.checkpoint = file.string(),
-                                                   .averaged_weights = state.use_ema,
+                                                   .averaged_weights = state.weights.use_ema,
                                                    .recalibrate = state.recalibrate,
                                                    .fold = state.fold,
                                                    .device = to_string(default_device()),
@@ -230,6 +232,9 @@ int run(const State& state) {
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   if (recipe.norm == trained.recipe.norm) {
     check_norm_is_loaded("eval", recipe.norm, trained.plugins, "checkpoint", given);
+  }
+  if (!state.convert_norm.given()) {
+    warn_of_other_norm("eval", trained, recipe);
   }
   train::check_data_dir("eval", trained.recipe, recipe);
   train::check_recipe(recipe);
@@ -298,7 +303,12 @@ Command add_eval(CLI::App& program) {
       .type_name("N")
       .default_str("0: keep those of the checkpoint");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
-  add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
+  add_weights_options(app, state->weights);
+  add_value<int64_t>(
+      app, "--num-classes", train::ranges::kClasses, [s = state.get()](int64_t n) { s->num_classes = n; },
+      "classes of a file of weights alone, of which the images have the first")
+      .type_name("K")
+      .default_str("as many as the images have");
   add_path(app, "--confusion-matrix", state->confusion_matrix,
            "write a table of answers: a row for each class of the images, a column for each answer")
       .type_name("FILE.csv");

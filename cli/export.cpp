@@ -11,6 +11,7 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "data/atomic_file.h"
+#include "data/json.h"
 #include "export/onnx.h"
 #include "export/torch.h"
 #include "models/registry.h"
@@ -51,7 +52,7 @@ struct State {
   bool dynamic_batch = false;
   bool external_data = false;
   bool fold = false;
-  bool use_ema = false;
+  train::WeightsOptions weights;
   bool check = false;
 };
 
@@ -59,11 +60,10 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
                                          const std::filesystem::path& file) {
   const int64_t classes =
       trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
-  train::Recipe plain = train::in_full_precision(recipe);
+  train::Recipe plain = recipe;
   plain.channels_last = false;
-  auto model = train::make_model(plain, classes);
-  train::load_model_weights(*model, recipe.model, file, state.use_ema ? train::Weights::ema : train::Weights::model);
-  train::check_finite("export", file.string(), model->state_dict());
+  const auto model = train::load_network("export", plain, classes, file, state.weights,
+                                         [](const std::string& line) { train::say("{}\n", line); });
   model->eval();
   return model;
 }
@@ -102,6 +102,9 @@ void write_onnx(const State& state, const ExportedNetwork& network) {
   }
   OnnxModel model = export_onnx(*network.model, network.example, options);
   add_metadata(model, "norma.recipe", to_toml(network.recipe));
+  for (const auto& [name, text] : network.about) {
+    add_metadata(model, "norma." + name, text);
+  }
   const std::optional<OnnxRuntimeResult> other = run_onnxruntime(model, network.example, network.output.sizes());
   check(other.has_value() || !state.check, "export",
         "--check: expected onnxruntime for Python, got none; install it with: pip install onnxruntime");
@@ -141,6 +144,7 @@ int run(const State& state) {
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
   const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
   check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
+  warn_of_other_norm("export", trained, recipe);
   train::check_recipe(recipe);
   Generator generator(0);
   const int64_t size = recipe.image_size;
@@ -148,6 +152,11 @@ int run(const State& state) {
                           .model = make_network(state, recipe, trained, file),
                           .example = randn({state.batch_size, 3, size, size}, {.device = kCpu}, generator),
                           .output = {}};
+  network.about = {
+      {"image_size", std::to_string(size)},
+      {"class_names", trained.class_names.empty() ? "" : data::json_text(nlohmann::json(trained.class_names))},
+      {"normalization", trained.normalization}};
+  std::erase_if(network.about, [](const auto& text) { return text.second.empty(); });
   const NoGradGuard no_grad;
   if (state.fold) {
     const int64_t folded = nn::fold_batch_norm(*network.model, network.example);
@@ -246,7 +255,7 @@ Command add_export(CLI::App& program) {
   add_switch(app, "--external-data", state->external_data,
              "weights go to a second file, OUTPUT.data, as those of 2 GB and more always do");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
-  add_switch(app, "--use-ema", state->use_ema, "with the averaged weights of 'norma train --model-ema'");
+  add_weights_options(app, state->weights);
   add_switch(app, "--check", state->check,
              "exit with an error unless onnxruntime, or PyTorch, agrees to float32's rounding");
   add_value<int64_t>(

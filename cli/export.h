@@ -7,7 +7,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <string>
 
 namespace norma::cli {
 
@@ -17,6 +19,8 @@ struct ExportedNetwork {
   std::shared_ptr<nn::Module> model;
   Tensor example;  ///< an input
   Tensor output;   ///< of the example
+  /// What a program needs beside the network: "image_size", "class_names" and "normalization" as JSON.
+  std::map<std::string, std::string> about = {};
 };
 
 /// How far an output a is from the expected one, b.

@@ -25,7 +25,7 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
   const Tensor exact = exact_output(network);
   const double limit = error_limit(output_error(network.output, exact));
   const TorchNetwork torch = export_torch(network.recipe.model, train::model_options(network.recipe),
-                                          network.model->state_dict(), library, limit);
+                                          network.model->state_dict(), library, limit, network.about);
   // It becomes the folder at the end, so that a killed export leaves nothing that the next one refuses.
   std::filesystem::path partial = folder.has_filename() ? folder : folder.parent_path();
   partial += ".partial";
@@ -33,8 +33,11 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
     train::check_new("export", "--output", partial);
   }
   const ScratchFolder scratch("export", partial);
-  data::save_safetensors(partial / "weights.safetensors", torch.weights,
-                         {{"format", "pt"}, {"norma.recipe", to_toml(network.recipe)}});
+  std::map<std::string, std::string> metadata{{"format", "pt"}, {"norma.recipe", to_toml(network.recipe)}};
+  for (const auto& [name, text] : network.about) {
+    metadata["norma." + name] = text;
+  }
+  data::save_safetensors(partial / "weights.safetensors", torch.weights, metadata);
   data::save_safetensors(partial / "example.safetensors",
                          {{"input", network.example}, {"output", to(exact, DType::float32)}}, {{"format", "pt"}});
   train::write_text_file("export", partial / kProgramName, torch.program);

@@ -1,5 +1,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
+#include "cli/trained.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "data/tensor_file.h"
@@ -28,6 +29,7 @@ struct State {
   int64_t in_channels = models::ModelOptions{}.in_channels;
   std::optional<int64_t> patch_size;
   std::string weights;
+  train::WeightsOptions of_file;
   std::string input;
   std::string output;
   bool train = false;
@@ -54,7 +56,7 @@ void check_output(const State& state) {
   if (std::filesystem::exists(state.output, error)) {
     bool is_former = false;
     try {
-      is_former = data::tensor_file_metadata(state.output).contains(kResultKey);
+      is_former = data::read_tensor_file(state.output).metadata.contains(kResultKey);
     } catch (const Error&) {  // of another format
     }
     check(is_former, "run", "--output: '{}' {}: remove it, or choose another name", state.output,
@@ -85,7 +87,11 @@ int run(const State& state) {
   }
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
-  train::load_model_weights(*model, recipe.model, state.weights);
+  if (const std::string line = train::load_model_weights("run", *model, recipe, state.weights,
+                                                         train::load_weights(state.weights, state.of_file));
+      !line.empty()) {
+    train::say("{}\n", line);
+  }
   model->train(state.train);
 
   const data::Safetensors file = data::read_tensor_file(state.input);
@@ -157,6 +163,7 @@ Command add_run(CLI::App& program) {
   state->recipe.add(app, {Part::model, Part::network, Part::precision}, {"patch-size", "zero-init-last", "drop-path"});
   option_of(app, "--model").required();
   add_path(app, "--weights", state->weights, "state dict").type_name("W.safetensors").required();
+  add_weights_options(app, state->of_file);
   add_path(app, "--input", state->input, "input and output gradient").type_name("X.safetensors").required();
   add_path(app, "--output", state->output, "where the results go").type_name("Y.safetensors").required();
   add_switch(app, "--train", state->train, "training mode: batch statistics");

@@ -1,7 +1,7 @@
 #include "cli/trained.h"
 
 #include "cli/plugins.h"
-#include "train/checkpoint.h"
+#include "models/registry.h"
 #include "train/dataset_notes.h"
 #include "train/output.h"
 #include "train/run_folder.h"
@@ -22,6 +22,25 @@ bool is_run_of(std::string_view op, const std::string& model, const std::filesys
 
 }  // namespace
 
+void add_weights_options(CLI::App& app, train::WeightsOptions& options) {
+  add_switch(app, "--use-ema", options.use_ema, "the averaged weights in the file, as of 'norma train --model-ema'");
+  add_text(app, "--weights-prefix", "a text", options.prefix,
+           "a part of what stands before the weights' names in a file of several networks: encoder_q")
+      .type_name("TEXT");
+}
+
+void warn_of_other_norm(std::string_view op, const Trained& trained, const train::Recipe& recipe) {
+  const auto norm_of = [&](const train::Recipe& of) {
+    return of.norm.empty() ? models::own_norm(recipe.model) : of.norm;
+  };
+  const std::string before = norm_of(trained.recipe);
+  const std::string now = norm_of(recipe);
+  if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
+    train::warn(op, "the weights were trained with norm {}, and {} takes them as they are: the network is another one",
+                before, now);
+  }
+}
+
 std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given) {
   if (!train::is_folder(op, given)) {
     return given;
@@ -37,12 +56,13 @@ std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem
 Trained trained_in(const std::filesystem::path& file, std::string_view op, const RecipeOptions& options,
                    bool names_model) {
   if (names_model && !is_run_of(op, options.applied_to(options.defaults()).model, file)) {
-    return {.recipe = options.defaults(), .class_names = {}};
+    return {.recipe = options.defaults(), .class_names = {}, .of_run = false};
   }
   const train::Checkpoint checkpoint = train::load_checkpoint(file);
   return {.recipe = train::recipe_of(checkpoint),
           .class_names = train::class_names_of(checkpoint),
-          .plugins = plugins_of(checkpoint, file)};
+          .plugins = plugins_of(checkpoint, file),
+          .normalization = train::normalization_of(checkpoint)};
 }
 
 }  // namespace norma::cli

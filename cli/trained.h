@@ -2,6 +2,7 @@
 
 #include "cli/options.h"
 #include "nn/plugin.h"
+#include "train/checkpoint.h"
 
 #include <filesystem>
 #include <string>
@@ -15,7 +16,15 @@ struct Trained {
   train::Recipe recipe;
   std::vector<std::string> class_names;
   std::vector<nn::PluginRecord> plugins = {};
+  std::string normalization = {};  ///< as train::normalization_text(); "": unknown
+  bool of_run = true;              ///< false: a file of weights alone
 };
+
+/// Warns of a network with another norm than that of the run whose weights it gets.
+void warn_of_other_norm(std::string_view op, const Trained& trained, const train::Recipe& recipe);
+
+/// Adds --use-ema and --weights-prefix, which say what of a file the weights are.
+void add_weights_options(CLI::App& app, train::WeightsOptions& options);
 
 /// The file that `given` names, or the newest checkpoint of a run where it is a folder. Warns of half-written ones.
 std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given);

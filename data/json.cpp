@@ -1,13 +1,11 @@
 #include "data/json.h"
 
-#include <array>
-#include <set>
+#include <utility>
 
 namespace norma::data {
 
 namespace {
 
-constexpr int kMaxDepth = 32;
 constexpr size_t kMaxReason = 200;
 
 /// Cuts "[json.exception.parse_error.101] parse error at line 1, column 2: …" to "syntax error while parsing value - …"
@@ -20,32 +18,75 @@ std::string reason_of(const nlohmann::json::exception& error) {
   return excerpt(text, kMaxReason);
 }
 
+/// Builds a value from the parser's events. (nlohmann's parser with a callback looks at all siblings after each
+/// object.)
+class Builder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  using Json = nlohmann::json;
+
+  Builder(std::string_view op, std::string_view source, int most_deep)
+      : op_(op), source_(source), most_deep_(most_deep) {}
+  Json take() { return std::move(root_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t& /*text*/) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t& value) override { return add(std::move(value)); }
+  bool start_object(std::size_t /*count*/) override { return open(Json::object()); }
+  bool start_array(std::size_t /*count*/) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().try_emplace(name);
+    check(is_new, op_, "{}: '{}': expected each key once, got it again", source_, excerpt(name));
+    member_ = &place->second;
+    return true;
+  }
+  bool parse_error(std::size_t /*at*/, const std::string& /*token*/, const Json::exception& error) override {
+    fail(op_, "{}: not JSON: {}", source_, reason_of(error));
+  }
+
+ private:
+  bool add(Json value) {
+    place() = std::move(value);
+    return true;
+  }
+  bool open(Json value) {
+    check(open_.size() < static_cast<size_t>(most_deep_), op_,
+          "{}: expected at most {} objects and lists in each other, got more", source_, most_deep_);
+    Json& opened = place() = std::move(value);
+    open_.push_back(&opened);
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  /// Where the next value goes.
+  Json& place() {
+    if (open_.empty()) {
+      return root_;
+    }
+    return open_.back()->is_array() ? open_.back()->emplace_back() : *member_;
+  }
+
+  std::string_view op_;
+  std::string_view source_;
+  int most_deep_;
+  Json root_;
+  std::vector<Json*> open_;  // an array does not grow while a value in it is open
+  Json* member_ = nullptr;   // of the last key
+};
+
 }  // namespace
 
-nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
-                          const JsonKeyVisitor& on_key) {
-  using Event = nlohmann::json::parse_event_t;
-  std::array<std::set<std::string>, kMaxDepth + 1> keys;  // of the object that is open at each depth
-  const auto watch = [&](int depth, Event event, nlohmann::json& value) {
-    if (event == Event::object_start || event == Event::array_start) {
-      check(depth < kMaxDepth, op, "{}: expected at most {} objects and lists in each other, got more", source,
-            kMaxDepth);
-      keys[static_cast<size_t>(depth) + 1].clear();
-    } else if (event == Event::key) {
-      const auto& key = value.get_ref<const std::string&>();
-      if (on_key) {
-        on_key(key, depth);
-      }
-      check(keys[static_cast<size_t>(depth)].insert(key).second, op, "{}: '{}': expected each key once, got it again",
-            source, excerpt(key));
-    }
-    return true;
-  };
-  try {
-    return nlohmann::json::parse(text, watch);
-  } catch (const nlohmann::json::exception& error) {
-    fail(op, "{}: not JSON: {}", source, reason_of(error));
-  }
+nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text, int most_deep) {
+  Builder builder(op, source, most_deep);
+  nlohmann::json::sax_parse(text, &builder);
+  return builder.take();
 }
 
 std::string json_text(const nlohmann::json& value, int indent) {

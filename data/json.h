@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -20,13 +19,10 @@
 
 namespace norma::data {
 
-/// Called with each key and the number of objects and lists around it.
-using JsonKeyVisitor = std::function<void(const std::string& key, int depth)>;
-
-/// Parses `text`. Throws Error "op: source: …" for invalid JSON, for a key that an object has twice (the last one would
-/// hide the others), and for lists and objects more than 32 deep, since code that walks JSON later recurses.
-nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text,
-                          const JsonKeyVisitor& on_key = {});
+/// Parses `text` in a time proportional to its length. Throws Error "op: source: …" for invalid JSON, for a key that an
+/// object has twice (the last one would hide the others), and for lists and objects more than `most_deep` in each
+/// other, since code that walks JSON later recurses.
+nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text, int most_deep = 32);
 
 /// A value as JSON text: on one line, or with `indent` spaces a level on lines of their own. Throws nlohmann's
 /// exception for a text that is not UTF-8. Use it rather than json.dump(), which compiles the writer anew in each file.

@@ -17,85 +17,7 @@ namespace norma::data {
 
 namespace {
 
-enum class Op : uint8_t {
-  mark = '(',
-  stop = '.',
-  pop = '0',
-  pop_mark = '1',
-  none = 'N',
-  true_value = 0x88,
-  false_value = 0x89,
-  int4 = 'J',
-  int1 = 'K',
-  int2 = 'M',
-  long1 = 0x8A,
-  float8 = 'G',
-  text4 = 'X',
-  text1 = 0x8C,
-  string4 = 'T',
-  string1 = 'U',
-  empty_tuple = ')',
-  tuple = 't',
-  tuple1 = 0x85,
-  tuple2 = 0x86,
-  tuple3 = 0x87,
-  empty_list = ']',
-  append = 'a',
-  appends = 'e',
-  empty_dict = '}',
-  set_item = 's',
-  set_items = 'u',
-  put1 = 'q',
-  put4 = 'r',
-  memoize = 0x94,
-  get1 = 'h',
-  get4 = 'j',
-  global = 'c',
-  stack_global = 0x93,
-  call = 'R',
-  build = 'b',
-  persistent = 'Q',
-  protocol = 0x80,
-  frame = 0x95,
-};
-
-/// Names of the opcodes that are refused, as Python's pickletools has them.
-struct Refused {
-  uint8_t code;
-  std::string_view name;
-};
-constexpr std::array kRefused{Refused{'I', "INT"},
-                              Refused{'L', "LONG"},
-                              Refused{'F', "FLOAT"},
-                              Refused{'S', "STRING"},
-                              Refused{'V', "UNICODE"},
-                              Refused{'P', "PERSID"},
-                              Refused{'p', "PUT"},
-                              Refused{'g', "GET"},
-                              Refused{'l', "LIST"},
-                              Refused{'d', "DICT"},
-                              Refused{'i', "INST"},
-                              Refused{'o', "OBJ"},
-                              Refused{'2', "DUP"},
-                              Refused{'B', "BINBYTES"},
-                              Refused{'C', "SHORT_BINBYTES"},
-                              Refused{0x81, "NEWOBJ"},
-                              Refused{0x82, "EXT1"},
-                              Refused{0x83, "EXT2"},
-                              Refused{0x84, "EXT4"},
-                              Refused{0x8B, "LONG4"},
-                              Refused{0x8D, "BINUNICODE8"},
-                              Refused{0x8E, "BINBYTES8"},
-                              Refused{0x8F, "EMPTY_SET"},
-                              Refused{0x90, "ADDITEMS"},
-                              Refused{0x91, "FROZENSET"},
-                              Refused{0x92, "NEWOBJ_EX"},
-                              Refused{0x96, "BYTEARRAY8"},
-                              Refused{0x97, "NEXT_BUFFER"},
-                              Refused{0x98, "READONLY_BUFFER"}};
-
-/// Each opcode takes a bounded memory beside the bytes behind it, so that this bounds what a pickle takes.
-constexpr size_t kMostOpcodes = 10'000'000;
+constexpr size_t kMostName = 500;
 
 /// Little-endian, as opcodes have their numbers.
 template <class T>
@@ -111,85 +33,86 @@ T number_in(std::string_view bytes) {
 /// The stack machine that a pickle is a program for.
 class Machine {
  public:
-  Machine(std::string_view op, std::string_view& bytes, const PickleHooks& hooks, PickleValues& values)
-      : op_(op), rest_(bytes), size_(bytes.size()), hooks_(hooks), values_(values) {}
+  Machine(std::string_view op, std::string_view& bytes, size_t most, const PickleHooks& hooks, PickleValues& values)
+      : op_(op), rest_(bytes), size_(bytes.size()), most_(most), hooks_(hooks), values_(values) {}
 
   const PickleValue& run() {
-    check(static_cast<Op>(take<uint8_t>()) == Op::protocol,
-          "expected a pickle of protocol 2 or later, got another file");
+    check(take<uint8_t>() == 0x80, "expected a pickle of protocol 2 or later, got another file");
     const int protocol = take<uint8_t>();
     check(protocol >= 2 && protocol <= 5, fmt::format("expected a pickle of protocol 2 to 5, got {}", protocol));
-    for (size_t count = 0; count < kMostOpcodes; ++count) {
+    for (size_t count = 0; count < most_; ++count) {
       at_ = size_ - rest_.size();
       const auto code = take<uint8_t>();
-      if (static_cast<Op>(code) == Op::stop) {
+      if (code == '.') {
         return *pop();
       }
       step(code);
     }
-    fail(op_, "expected a pickle of at most {} opcodes, got more", kMostOpcodes);
+    fail(op_, "expected a pickle of at most {} opcodes, got more", most_);
   }
 
  private:
+  /// The opcodes of Python's pickletools that protocols 2 to 5 write.
   void step(uint8_t code) {
-    switch (static_cast<Op>(code)) {
-      case Op::mark: marks_.push_back(stack_.size()); break;
-      case Op::pop: pop(); break;
-      case Op::pop_mark: above_mark(); break;
-      case Op::none: push({PickleValue::None{}}); break;
-      case Op::true_value: push({true}); break;
-      case Op::false_value: push({false}); break;
-      case Op::int1: push({static_cast<int64_t>(take<uint8_t>())}); break;
-      case Op::int2: push({static_cast<int64_t>(take<uint16_t>())}); break;
-      case Op::int4: push({static_cast<int64_t>(take<int32_t>())}); break;
-      case Op::long1: push(long_integer(take_bytes(take<uint8_t>()))); break;
-      case Op::float8: push({big_endian_double()}); break;
-      case Op::text1:
-      case Op::string1: push({std::string(take_bytes(take<uint8_t>()))}); break;
-      case Op::text4:
-      case Op::string4: push({std::string(take_bytes(take<uint32_t>()))}); break;
-      case Op::empty_tuple: push({PickleValue::Tuple{}}); break;
-      case Op::tuple: push({PickleValue::Tuple{above_mark()}}); break;
-      case Op::tuple1: push({PickleValue::Tuple{top(1)}}); break;
-      case Op::tuple2: push({PickleValue::Tuple{top(2)}}); break;
-      case Op::tuple3: push({PickleValue::Tuple{top(3)}}); break;
-      case Op::empty_list: push({PickleValue::List{}}); break;
-      case Op::append: append({pop()}); break;
-      case Op::appends: append(above_mark()); break;
-      case Op::empty_dict: push({PickleValue::Dict{}}); break;
-      case Op::set_item: set_items(top(2)); break;
-      case Op::set_items: set_items(above_mark()); break;
-      case Op::put1: memo_[take<uint8_t>()] = peek(); break;
-      case Op::put4: memo_[take<uint32_t>()] = peek(); break;
-      case Op::memoize: memo_[static_cast<uint32_t>(memo_.size())] = peek(); break;
-      case Op::get1: recall(take<uint8_t>()); break;
-      case Op::get4: recall(take<uint32_t>()); break;
-      case Op::global: {
-        const std::string module = take_line();
-        push_global(module, take_line());
-        break;
-      }
-      case Op::stack_global: {
+    switch (code) {
+      case '(': marks_.push_back(stack_.size()); break;                       // MARK
+      case '0': pop(); break;                                                 // POP
+      case '1': above_mark(); break;                                          // POP_MARK
+      case 'N': push({PickleValue::None{}}); break;                           // NONE
+      case 0x88: push({true}); break;                                         // NEWTRUE
+      case 0x89: push({false}); break;                                        // NEWFALSE
+      case 'K': push({static_cast<int64_t>(take<uint8_t>())}); break;         // BININT1
+      case 'M': push({static_cast<int64_t>(take<uint16_t>())}); break;        // BININT2
+      case 'J': push({static_cast<int64_t>(take<int32_t>())}); break;         // BININT
+      case 0x8A: push(long_integer(take_bytes(take<uint8_t>()))); break;      // LONG1
+      case 0x8B: push(long_integer(take_bytes(take<uint32_t>()))); break;     // LONG4
+      case 'G': push({big_endian_double()}); break;                           // BINFLOAT
+      case 0x8C:                                                              // SHORT_BINUNICODE
+      case 'U': push({std::string(take_bytes(take<uint8_t>()))}); break;      // SHORT_BINSTRING
+      case 'X':                                                               // BINUNICODE
+      case 'T': push({std::string(take_bytes(take<uint32_t>()))}); break;     // BINSTRING
+      case 0x8D: push({std::string(take_bytes(take<uint64_t>()))}); break;    // BINUNICODE8
+      case 'C': push_opaque("bytes", take_bytes(take<uint8_t>())); break;     // SHORT_BINBYTES
+      case 'B': push_opaque("bytes", take_bytes(take<uint32_t>())); break;    // BINBYTES
+      case 0x8E:                                                              // BINBYTES8
+      case 0x96: push_opaque("bytes", take_bytes(take<uint64_t>())); break;   // BYTEARRAY8
+      case ')': push({PickleValue::Tuple{}}); break;                          // EMPTY_TUPLE
+      case 't': push({PickleValue::Tuple{above_mark()}}); break;              // TUPLE
+      case 0x85: push({PickleValue::Tuple{top(1)}}); break;                   // TUPLE1
+      case 0x86: push({PickleValue::Tuple{top(2)}}); break;                   // TUPLE2
+      case 0x87: push({PickleValue::Tuple{top(3)}}); break;                   // TUPLE3
+      case ']': push({PickleValue::List{}}); break;                           // EMPTY_LIST
+      case 'a': append({pop()}); break;                                       // APPEND
+      case 'e':                                                               // APPENDS
+      case 0x90: append(above_mark()); break;                                 // ADDITEMS
+      case '}': push({PickleValue::Dict{}}); break;                           // EMPTY_DICT
+      case 's': set_items(top(2)); break;                                     // SETITEM
+      case 'u': set_items(above_mark()); break;                               // SETITEMS
+      case 0x8F: push_opaque("set"); break;                                   // EMPTY_SET
+      case 0x91: push_opaque("frozenset", above_mark()); break;               // FROZENSET
+      case 'q': memo_[take<uint8_t>()] = peek(); break;                       // BINPUT
+      case 'r': memo_[take<uint32_t>()] = peek(); break;                      // LONG_BINPUT
+      case 0x94: memo_[static_cast<uint32_t>(memo_.size())] = peek(); break;  // MEMOIZE
+      case 'h': recall(take<uint8_t>()); break;                               // BINGET
+      case 'j': recall(take<uint32_t>()); break;                              // LONG_BINGET
+      case 'c': push_global({take_line(), take_line()}); break;               // GLOBAL
+      case 0x93: {                                                            // STACK_GLOBAL
         const auto names = top(2);
-        push_global(text_of(*names[0]), text_of(*names[1]));
+        push_global({text_of(*names[0]), text_of(*names[1])});
         break;
       }
-      case Op::call: call(); break;
-      case Op::build: build(); break;
-      case Op::persistent: push(hooks_.load(*pop())); break;
-      case Op::frame: take<uint64_t>(); break;  // how much to read ahead
-      default: refuse(code);
+      case 'R':                                    // REDUCE
+      case 0x81: call(top(2)); break;              // NEWOBJ
+      case 0x92: call(top(3)); break;              // NEWOBJ_EX
+      case 'b': build(); break;                    // BUILD
+      case 'Q': push(hooks_.load(*pop())); break;  // BINPERSID
+      case 0x95: take<uint64_t>(); break;          // FRAME: how much to read ahead
+      default: fail(op_, "expected a pickle of protocol 2 to 5, got opcode {:#04x} at byte {}", code, at_);
     }
   }
 
   void check(bool condition, std::string_view text) const { norma::check(condition, op_, "{}", text); }
   [[noreturn]] void damaged(std::string_view text) const { fail(op_, "damaged pickle: {} at byte {}", text, at_); }
-  [[noreturn]] void refuse(uint8_t code) const {
-    const auto* const found = std::ranges::find(kRefused, code, &Refused::code);
-    fail(op_, "expected tensors, dicts, lists, numbers and texts, got opcode {} at byte {}",
-         found == kRefused.end() ? fmt::format("{:#04x}", code) : std::string(found->name), at_);
-  }
-
   std::string_view take_bytes(size_t count) {
     if (rest_.size() < count) {
       damaged("it ends within an opcode");
@@ -256,17 +179,28 @@ class Machine {
     return values;
   }
 
+  /// Pushes a value that is not made, in the place of others.
+  template <class... Others>
+  void push_opaque(const char* name, const Others&... /*others*/) {
+    push({PickleValue::Opaque{name}});
+  }
+  /// What is not made takes anything; another value that gets here is damaged.
+  void opaque(const PickleValue& value, const char* got) const {
+    if (value.as<PickleValue::Opaque>() == nullptr) {
+      damaged(fmt::format("{} for {}", got, value.describe()));
+    }
+  }
   void append(const std::vector<const PickleValue*>& items) {
     auto* const list = std::get_if<PickleValue::List>(&peek()->content);
     if (list == nullptr) {
-      damaged("items for " + peek()->describe());
+      return opaque(*peek(), "items");
     }
     list->items.insert(list->items.end(), items.begin(), items.end());
   }
   void set_items(const std::vector<const PickleValue*>& items) {
     auto* const dict = std::get_if<PickleValue::Dict>(&peek()->content);
     if (dict == nullptr || items.size() % 2 != 0) {
-      damaged("keys and values for " + peek()->describe());
+      return opaque(*peek(), "keys and values");
     }
     for (size_t i = 0; i < items.size(); i += 2) {
       dict->items.emplace_back(items[i], items[i + 1]);
@@ -286,28 +220,30 @@ class Machine {
     }
     return *text;
   }
-  void push_global(const std::string& module, const std::string& name) {
-    std::string global = module + "." + name;
-    hooks_.check_global(global);
-    push({PickleValue::Global{std::move(global)}});
-  }
-  void call() {
-    const auto operands = top(2);
-    const auto* const function = operands[0]->as<PickleValue::Global>();
-    if (function == nullptr || operands[1]->as<PickleValue::Tuple>() == nullptr) {
-      damaged("a call of " + operands[0]->describe());
+  void push_global(const std::array<std::string, 2>& module_and_name) {
+    const auto& [module, name] = module_and_name;
+    if (module.size() + name.size() > kMostName) {  // two long texts could make any number of longer ones
+      damaged("a name that is too long");
     }
-    push(hooks_.call(function->name, *operands[1]));
+    push({PickleValue::Global{module + "." + name}});
   }
-  void build() {
+  void call(const std::vector<const PickleValue*>& operands) {
+    const auto* const global = operands[0]->as<PickleValue::Global>();
+    const auto* const arguments = operands[1]->as<PickleValue::Tuple>();
+    if (global == nullptr || arguments == nullptr) {
+      opaque(*operands[0], "a call");
+    }
+    push(global == nullptr || arguments == nullptr ? *operands[0] : hooks_.call(global->name, *arguments));
+  }
+  void build() {  // no state matters for tensors, dicts and what is not made
     pop();
-    check(peek()->as<PickleValue::Dict>() != nullptr,
-          fmt::format("expected tensors, dicts, lists, numbers and texts, got a state for {}", peek()->describe()));
+    peek();
   }
 
   std::string op_;
   std::string_view& rest_;
   size_t size_;
+  size_t most_;    // opcodes
   size_t at_ = 0;  // of the opcode
   const PickleHooks& hooks_;
   PickleValues& values_;
@@ -335,7 +271,7 @@ std::string PickleValue::describe() const {
           return "a list";
         } else if constexpr (std::is_same_v<T, Dict>) {
           return "a dict";
-        } else if constexpr (std::is_same_v<T, Global>) {
+        } else if constexpr (std::is_same_v<T, Global> || std::is_same_v<T, Opaque>) {
           return excerpt(value.name);
         } else if constexpr (std::is_same_v<T, LongInteger>) {
           return "a long integer";
@@ -346,9 +282,9 @@ std::string PickleValue::describe() const {
       content);
 }
 
-const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, const PickleHooks& hooks,
+const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, size_t most, const PickleHooks& hooks,
                                PickleValues& values) {
-  return Machine(op, bytes, hooks, values).run();
+  return Machine(op, bytes, most, hooks, values).run();
 }
 
 }  // namespace norma::data

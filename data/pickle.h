@@ -37,7 +37,12 @@ struct PickleValue {
   struct Object {
     size_t number = 0;
   };
-  std::variant<None, bool, int64_t, double, std::string, Tuple, List, Dict, Global, LongInteger, Object> content;
+  /// Anything else, by the name of its class: it is not made, and what the pickle says of it is dropped.
+  struct Opaque {
+    std::string name;
+  };
+  std::variant<None, bool, int64_t, double, std::string, Tuple, List, Dict, Global, LongInteger, Object, Opaque>
+      content;
 
   template <class T>
   [[nodiscard]] const T* as() const {
@@ -53,19 +58,18 @@ using PickleValues = std::deque<PickleValue>;
 /// Nothing in a pickle is executed. What it asks for beyond plain values goes to these functions, which return a value,
 /// or throw Error to refuse it.
 struct PickleHooks {
-  /// Called with the name of a class or a function that the pickle mentions.
-  std::function<void(const std::string& global)> check_global;
-  /// Called where the pickle calls a class or a function, with its name and its arguments, a tuple; returns the result.
-  std::function<PickleValue(const std::string& global, const PickleValue& arguments)> call;
+  /// Called where the pickle calls a class or a function, with its name and its arguments; returns the result.
+  std::function<PickleValue(const std::string& global, const PickleValue::Tuple& arguments)> call;
   /// Called for an object outside the pickle (opcode BINPERSID), with its id; returns what stands for it.
   std::function<PickleValue(const PickleValue& id)> load;
 };
 
 /// Reads the pickle at the beginning of `bytes`, of protocol 2 to 5, and takes it off them. Dicts, lists, tuples,
-/// numbers and texts become values in `values`; the state that an ordered dict is given beside its items is dropped.
-/// `op` begins every error text. Throws Error for the first opcode that makes anything else ("opcode NEWOBJ at byte
-/// 17"), for a damaged pickle, and for one of more than 10 million opcodes.
-const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, const PickleHooks& hooks,
+/// numbers and texts become values in `values`, sets and bytes opaque ones; the state that an object is given beside
+/// its items is dropped. `op` begins every error text. Throws Error for an opcode of older protocols ("opcode INST at
+/// byte 17"), for a damaged pickle, and for one of more than `most` opcodes, of which each takes a bounded memory
+/// beside the bytes behind it.
+const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, size_t most, const PickleHooks& hooks,
                                PickleValues& values);
 
 }  // namespace norma::data

@@ -31,31 +31,48 @@ constexpr std::string_view kZipMagic = "PK\x03\x04";
 constexpr std::string_view kPickleMagic = "\x80";
 constexpr uint64_t kMaxFile = uint64_t{64} << 30;
 constexpr int kMostDeep = 32;
-constexpr size_t kMostValues = 10'000'000;
-constexpr size_t kMostText = size_t{64} << 20;
 constexpr size_t kMostKey = 255;
-/// A small pickle may name a large storage, or a part of it, any number of times. Networks name one a few times.
-constexpr int64_t kMostUses = 32;
+
+/// Bounds for a small file that stands for very much: in its pickle, which may name a value or a part of a storage any
+/// number of times. Both grow with the file.
+size_t most_values(size_t file_bytes) {
+  return 500'000 + file_bytes / 16;
+}
+size_t most_bytes(size_t file_bytes) {  // of names and texts, and of tensors whose strides are not those of the file
+  return (size_t{1} << 20) + file_bytes;
+}
 
 struct StorageType {
   std::string_view global;
-  DType dtype;
+  size_t bytes;                // of an element
+  std::optional<DType> dtype;  // that it becomes; none: its tensors are left out
 };
-constexpr std::array kStorageTypes{
-    StorageType{"torch.FloatStorage", DType::float32}, StorageType{"torch.DoubleStorage", DType::float64},
-    StorageType{"torch.HalfStorage", DType::float16},  StorageType{"torch.BFloat16Storage", DType::bfloat16},
-    StorageType{"torch.LongStorage", DType::int64},    StorageType{"torch.IntStorage", DType::int32},
-    StorageType{"torch.ByteStorage", DType::uint8},    StorageType{"torch.BoolStorage", DType::boolean}};
-constexpr std::string_view kOrderedDict = "collections.OrderedDict";
-constexpr std::string_view kSize = "torch.Size";
-constexpr std::string_view kTensor = "torch._utils._rebuild_tensor_v2";
-constexpr std::string_view kParameter = "torch._utils._rebuild_parameter";
-
-constexpr const char* kTooMany = "expected at most {} dicts and lists in each other, and {} values";
+constexpr std::array kStorageTypes{StorageType{"torch.FloatStorage", 4, DType::float32},
+                                   StorageType{"torch.DoubleStorage", 8, DType::float64},
+                                   StorageType{"torch.HalfStorage", 2, DType::float16},
+                                   StorageType{"torch.BFloat16Storage", 2, DType::bfloat16},
+                                   StorageType{"torch.LongStorage", 8, DType::int64},
+                                   StorageType{"torch.IntStorage", 4, DType::int32},
+                                   StorageType{"torch.ShortStorage", 2, DType::int32},
+                                   StorageType{"torch.CharStorage", 1, DType::int32},
+                                   StorageType{"torch.ByteStorage", 1, DType::uint8},
+                                   StorageType{"torch.BoolStorage", 1, DType::boolean},
+                                   StorageType{"torch.ComplexFloatStorage", 8, std::nullopt},
+                                   StorageType{"torch.ComplexDoubleStorage", 16, std::nullopt},
+                                   StorageType{"torch.QInt8Storage", 1, std::nullopt},
+                                   StorageType{"torch.QUInt8Storage", 1, std::nullopt},
+                                   StorageType{"torch.QInt32Storage", 4, std::nullopt},
+                                   StorageType{"torch.storage.UntypedStorage", 1, std::nullopt}};
+// Functions of torch._utils, by the arguments that they have in front.
+constexpr std::string_view kOldTensor = "torch._utils._rebuild_tensor";       // storage, offset, sizes, strides
+constexpr std::string_view kTensor = "torch._utils._rebuild_tensor_v2";       // likewise, requires_grad, hooks, about
+constexpr std::string_view kNewTensor = "torch._utils._rebuild_tensor_v3";    // likewise, with a dtype before `about`
+constexpr std::string_view kParameters = "torch._utils._rebuild_parameter";   // the tensor; also …_with_state
+constexpr std::string_view kSubclasses = "torch._tensor._rebuild_from_type";  // function, class, arguments; also …_v2
 
 /// Numbers that lie outside the pickle.
 struct Numbers {
-  DType dtype = DType::float32;
+  const StorageType* type = nullptr;
   std::string key;
   int64_t count = 0;
 };
@@ -64,22 +81,23 @@ struct TensorRecord {
   int64_t offset = 0;
   Sizes sizes;
   Strides strides;
+  Tensor made = {};  // once it has been asked for
 };
 using Object = std::variant<Numbers, TensorRecord>;
 
 /// What the pickle of a file holds. Error texts begin with `op_`, which names the file.
 class Content {
  public:
-  Content(std::string op, size_t file_bytes)
-      : op_(std::move(op)), most_bytes_(static_cast<int64_t>(file_bytes) * kMostUses) {}
+  Content(std::string op, size_t file_bytes) : op_(std::move(op)), file_bytes_(file_bytes) {}
 
   /// Takes a pickle off the beginning of `bytes`.
   const PickleValue& read(std::string_view& bytes) {
     const PickleHooks hooks{
-        .check_global = [this](const std::string& global) { check_global(global); },
-        .call = [this](const std::string& global, const PickleValue& arguments) { return call(global, arguments); },
-        .load = [this](const PickleValue& id) { return PickleValue{PickleValue::Object{add(numbers_of(id))}}; }};
-    return read_pickle(op_, bytes, hooks, values_);
+        .call = [this](const std::string& global, const PickleValue::Tuple& arguments) -> PickleValue {
+          return call(global, arguments.items);
+        },
+        .load = [this](const PickleValue& id) { return outside(id); }};
+    return read_pickle(op_, bytes, most_values(file_bytes_), hooks, values_);
   }
 
   /// All storages by their keys.
@@ -96,6 +114,12 @@ class Content {
   /// Reads the bytes of Numbers, once for each key.
   using Source = std::function<std::string(const Numbers&)>;
   Safetensors collect(const PickleValue& root, const Source& source) {
+    if (const auto* const whole = root.as<PickleValue::Opaque>()) {
+      fail(op_,
+           "expected tensors by name, got a whole {}; with the program that made it, in Python: "
+           "torch.save(torch.load(FILE, weights_only=False).state_dict(), 'weights.pth')",
+           whole->name);
+    }
     Safetensors result;
     walk("", root, 0, source, result);
     std::set<std::string_view> names;
@@ -106,23 +130,13 @@ class Content {
   }
 
  private:
-  [[noreturn]] void unexpected(const std::string& what) const {
-    fail(op_, "expected tensors, dicts, lists, numbers and texts, got {}", what);
-  }
   [[noreturn]] void damaged(std::string_view what) const { fail(op_, "damaged: {}", what); }
-
-  void check_global(const std::string& global) const {
-    const bool known = global == kOrderedDict || global == kSize || global == kTensor || global == kParameter ||
-                       std::ranges::find(kStorageTypes, global, &StorageType::global) != kStorageTypes.end();
-    if (!known) {
-      unexpected(excerpt(global));
-    }
-  }
 
   /// Values may be shared, so that a small file could stand for any number of them.
   void count(size_t values) {
     count_ += values;
-    check(count_ <= kMostValues, op_, kTooMany, kMostDeep, kMostValues);
+    check(count_ <= most_values(file_bytes_), op_, "expected at most {} dicts and lists in each other, and {} values",
+          kMostDeep, most_values(file_bytes_));
   }
 
   size_t add(Object object) {
@@ -130,21 +144,32 @@ class Content {
     return objects_.size() - 1;
   }
 
-  PickleValue call(const std::string& global, const PickleValue& arguments) {
-    const std::vector<const PickleValue*>& items = arguments.as<PickleValue::Tuple>()->items;
-    if (global == kOrderedDict) {
+  PickleValue call(const std::string& global, const std::vector<const PickleValue*>& items) {
+    const bool is_tensor = global == kOldTensor || global == kTensor || global == kNewTensor;
+    if (is_tensor && items.size() >= 4) {
+      return tensor_of(items, global == kNewTensor ? 6 : 0);
+    }
+    if (global == "collections.OrderedDict") {
       return ordered_dict(items);
     }
-    if (global == kSize && items.size() == 1 && sequence(*items[0]).size() <= static_cast<size_t>(kMaxRank)) {
+    if (global == "collections.Counter" || global == "collections.defaultdict") {
+      const auto* const dict = items.empty() ? nullptr : items.back()->as<PickleValue::Dict>();
+      count(dict == nullptr ? 0 : dict->items.size());
+      return {dict == nullptr ? PickleValue::Dict{} : *dict};
+    }
+    if (global == "torch.Size" && items.size() == 1 && sequence(*items[0]).size() <= static_cast<size_t>(kMaxRank)) {
       return *items[0];
     }
-    if (global == kTensor && items.size() >= 6) {
-      return {PickleValue::Object{add(tensor_of(items))}};
-    }
-    if (global == kParameter && !items.empty() && record_of(*items[0]) != nullptr) {
+    if (global.starts_with(kParameters) && !items.empty()) {
       return *items[0];
     }
-    unexpected(fmt::format("a call of {} with {} arguments", excerpt(global), items.size()));
+    const auto* const first = items.empty() ? nullptr : items[0]->as<PickleValue::Global>();
+    if (global.starts_with(kSubclasses) && items.size() >= 3 && first != nullptr &&
+        !first->name.starts_with(kSubclasses) && items[2]->as<PickleValue::Tuple>() != nullptr) {
+      return call(first->name, items[2]->as<PickleValue::Tuple>()->items);
+    }
+    const bool makes_first = global.starts_with("copyreg.") || global.starts_with("copy_reg.");
+    return {PickleValue::Opaque{excerpt(makes_first && first != nullptr ? first->name : global)}};
   }
 
   PickleValue ordered_dict(const std::vector<const PickleValue*>& items) {
@@ -182,42 +207,45 @@ class Content {
     }
     return *number;
   }
-  [[nodiscard]] const TensorRecord* record_of(const PickleValue& value) const {
-    const auto* const object = value.as<PickleValue::Object>();
-    return object == nullptr ? nullptr : std::get_if<TensorRecord>(&objects_[object->number]);
-  }
 
-  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None behind it.
-  [[nodiscard]] Numbers numbers_of(const PickleValue& id) const {
+  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None behind it; ("module", torch.nn.Linear,
+  /// file, source) in older files.
+  PickleValue outside(const PickleValue& id) {
     const std::vector<const PickleValue*>& items = sequence(id);
     const auto* const kind = items.empty() ? nullptr : items[0]->as<std::string>();
     const auto* const type = items.size() < 5 ? nullptr : items[1]->as<PickleValue::Global>();
+    if (kind != nullptr && *kind == "module" && items.size() > 1) {
+      return *items[1];
+    }
     const auto* const key = items.size() < 5 ? nullptr : items[2]->as<std::string>();
     const auto* const found =
         type == nullptr ? kStorageTypes.end() : std::ranges::find(kStorageTypes, type->name, &StorageType::global);
     if (kind == nullptr || *kind != "storage" || key == nullptr || found == kStorageTypes.end()) {
-      unexpected("an object outside the pickle that is no tensor's storage");
+      fail(op_, "expected tensors, got an object outside the pickle that is no tensor's storage");
     }
     if (key->size() > kMostKey) {
       damaged("the storage " + items[2]->describe());
     }
-    if (items.size() > 5 && items[5]->as<PickleValue::None>() == nullptr) {
-      unexpected("a storage that is a part of another one");
-    }
-    return {.dtype = found->dtype, .key = *key, .count = count_in(*items[4])};
+    check(items.size() <= 5 || items[5]->as<PickleValue::None>() != nullptr, op_,
+          "expected whole storages, got one that is a part of another one");
+    return {PickleValue::Object{add(Numbers{.type = &*found, .key = *key, .count = count_in(*items[4])})}};
   }
 
-  /// Storage, offset, sizes, strides, requires_grad, hooks, and since when a dict: {"neg": True} for numbers that stand
-  /// for their negatives.
-  [[nodiscard]] TensorRecord tensor_of(const std::vector<const PickleValue*>& items) const {
+  /// `dtype`: where it stands among the items, 0: the storage says it. A dict behind them says {"neg": True} for
+  /// numbers that stand for their negatives.
+  PickleValue tensor_of(const std::vector<const PickleValue*>& items, size_t dtype) {
     const auto* const object = items[0]->as<PickleValue::Object>();
     const auto* const numbers = object == nullptr ? nullptr : std::get_if<Numbers>(&objects_[object->number]);
     if (numbers == nullptr) {
       damaged("a tensor without a storage");
     }
-    const auto* const about = items.size() < 7 ? nullptr : items[6]->as<PickleValue::Dict>();
+    if (!numbers->type->dtype) {
+      return {PickleValue::Opaque{dtype > 0 && items.size() > dtype ? items[dtype]->describe()
+                                                                    : std::string(numbers->type->global)}};
+    }
+    const auto* const about = items.size() < 7 ? nullptr : items.back()->as<PickleValue::Dict>();
     if (about != nullptr && !about->items.empty()) {
-      unexpected("a tensor with " + about->items[0].first->describe());
+      return {PickleValue::Opaque{"a tensor with " + about->items[0].first->describe()}};
     }
     TensorRecord record{.numbers = object->number, .offset = count_in(*items[1])};
     const std::vector<const PickleValue*>& sizes = sequence(*items[2]);
@@ -239,32 +267,31 @@ class Content {
         damaged("a tensor behind the end of its storage");
       }
     }
-    // An expanded tensor has more elements than numbers, and could take any memory.
-    if (numel > numbers->count || (numel > 0 && last >= numbers->count)) {
+    if (numel > 0 && last >= numbers->count) {
       damaged("a tensor behind the end of its storage");
     }
     if (numel == 0) {  // there may be anything else
       record.offset = 0;
       record.strides = contiguous_strides(record.sizes);
     }
-    return record;
+    return {PickleValue::Object{add(std::move(record))}};
   }
 
   void walk(const std::string& name, const PickleValue& value, int depth, const Source& source, Safetensors& result) {
-    check(depth <= kMostDeep, op_, kTooMany, kMostDeep, kMostValues);
-    count(1);
+    count(depth <= kMostDeep ? 1 : most_values(file_bytes_) + 1);
     count_text(name);
     const auto below = [&](const std::string& key) { return name.empty() ? key : name + "." + key; };
-    if (const TensorRecord* const record = record_of(value)) {
-      result.tensors.emplace_back(name, tensor(*record, source));
+    const auto* const object = value.as<PickleValue::Object>();
+    if (object != nullptr && std::holds_alternative<TensorRecord>(objects_[object->number])) {
+      result.tensors.emplace_back(name, tensor(std::get<TensorRecord>(objects_[object->number]), source));
     } else if (const auto* const dict = value.as<PickleValue::Dict>()) {
       for (const auto& [key, item] : dict->items) {
         const auto* const text = key->as<std::string>();
-        const auto* const number = key->as<int64_t>();
-        if (text == nullptr && number == nullptr) {
-          unexpected("a dict with the key " + key->describe());
+        if (text == nullptr && key->as<int64_t>() == nullptr) {
+          result.left_out.push_back(excerpt(below("…")) + " (of the key " + key->describe() + ")");
+        } else {
+          walk(below(text == nullptr ? key->describe() : *text), *item, depth + 1, source, result);
         }
-        walk(below(text == nullptr ? std::to_string(*number) : *text), *item, depth + 1, source, result);
       }
     } else if (value.as<PickleValue::List>() != nullptr || value.as<PickleValue::Tuple>() != nullptr) {
       const std::vector<const PickleValue*>& items = sequence(value);
@@ -277,48 +304,60 @@ class Content {
     } else if (value.as<bool>() != nullptr || value.as<int64_t>() != nullptr || value.as<double>() != nullptr) {
       result.metadata[name] = value.describe();
     } else if (value.as<PickleValue::None>() == nullptr) {
-      unexpected(value.describe());
+      result.left_out.push_back(excerpt(name) + " (" + value.describe() + ")");
     }
   }
 
   void count_text(const std::string& text) {
     text_ += text.size();
-    check(text_ <= kMostText, op_, "expected names and texts of at most {}, got more", byte_text(kMostText));
+    check(text_ <= most_bytes(file_bytes_), op_, "expected names and texts of at most {}, got more",
+          byte_text(most_bytes(file_bytes_)));
   }
 
-  Tensor tensor(const TensorRecord& record, const Source& source) {
+  Tensor tensor(TensorRecord& record, const Source& source) {
+    if (record.made.defined()) {
+      return record.made;
+    }
     const auto& numbers = std::get<Numbers>(objects_[record.numbers]);
+    const DType dtype = *numbers.type->dtype;
     Tensor& all = loaded_[numbers.key];
     if (!all.defined()) {
       const std::string bytes = source(numbers);
-      all = empty({numbers.count}, {.dtype = numbers.dtype, .device = kCpu});
-      if (!bytes.empty()) {
+      all = empty({numbers.count}, {.dtype = dtype, .device = kCpu});
+      if (numbers.type->bytes == size_of(dtype)) {
         std::memcpy(all.raw_data(), bytes.data(), bytes.size());
+      } else {
+        widen_integers(bytes, numbers.type->bytes, all.data<int32_t>());
       }
       const auto is_bool = [](char byte) { return byte == 0 || byte == 1; };
-      check(numbers.dtype != DType::boolean || std::ranges::all_of(bytes, is_bool), op_,
+      check(dtype != DType::boolean || std::ranges::all_of(bytes, is_bool), op_,
             "damaged: storage '{}': expected 0 or 1 in every byte of a BoolStorage", excerpt(numbers.key));
     }
-    check(all.dtype() == numbers.dtype && all.numel() == numbers.count, op_,
-          "damaged: storage '{}' has two types or lengths", excerpt(numbers.key));
-    bytes_ += record.sizes.numel() * static_cast<int64_t>(size_of(numbers.dtype));
-    check(bytes_ <= most_bytes_, op_, "expected tensors of at most {} times the file's bytes, got more", kMostUses);
-    return copy_of(Tensor(all.storage(), record.sizes, record.strides, record.offset, numbers.dtype),
-                   MemoryFormat::contiguous);
+    check(all.dtype() == dtype && all.numel() == numbers.count, op_, "damaged: storage '{}' has two types or lengths",
+          excerpt(numbers.key));
+    record.made = Tensor(all.storage(), record.sizes, record.strides, record.offset, dtype);
+    if (record.strides != contiguous_strides(record.sizes)) {
+      copied_ = checked_add(op_, "tensors", copied_, checked_mul(op_, "tensors", record.sizes.numel(), size_of(dtype)));
+      check(static_cast<size_t>(copied_) <= most_bytes(file_bytes_), op_,
+            "expected tensors of hardly more bytes than the file's, got more than {}",
+            byte_text(most_bytes(file_bytes_)));
+      record.made = copy_of(record.made, MemoryFormat::contiguous);
+    }
+    return record.made;
   }
 
   std::string op_;
   PickleValues values_;
-  std::vector<Object> objects_;
+  std::deque<Object> objects_;
   std::unordered_map<std::string, Tensor> loaded_;
-  int64_t most_bytes_;
-  int64_t bytes_ = 0;  // of the tensors
-  size_t count_ = 0;   // values
-  size_t text_ = 0;    // bytes of names and texts
+  size_t file_bytes_;
+  int64_t copied_ = 0;  // bytes of tensors
+  size_t count_ = 0;    // values
+  size_t text_ = 0;     // bytes of names and texts
 };
 
 size_t bytes_of(std::string_view op, const Numbers& numbers) {
-  return static_cast<size_t>(checked_mul(op, "storage", numbers.count, static_cast<int64_t>(size_of(numbers.dtype))));
+  return static_cast<size_t>(checked_mul(op, "storage", numbers.count, static_cast<int64_t>(numbers.type->bytes)));
 }
 
 /// Reads a zip archive, which has NAME/data.pkl, NAME/data/0, NAME/data/1, …
@@ -339,6 +378,9 @@ Safetensors load_archive(const std::string& op, const std::filesystem::path& pat
     const std::string text = archive.read(order->second, archive.size());
     check(text == "little", op, "byteorder: expected little, got {}", excerpt(text));
   }
+  check(!numbers.contains(*folder + "constants.pkl"), op,
+        "expected tensors by name, got a TorchScript program; in Python: "
+        "torch.save(torch.jit.load(FILE).state_dict(), 'weights.pth')");
   // PyTorch does not compress, so that what is in the archive is no larger than it.
   uint64_t left = archive.size();
   const auto read = [&](size_t number) {

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <optional>
 #include <set>
 
 namespace norma::data {
@@ -31,25 +32,36 @@ constexpr size_t kHeaderAlignment = 8;
 
 struct DTypeName {
   const char* name;
-  DType dtype;
+  size_t bits;                 // of an element
+  std::optional<DType> dtype;  // that it becomes; none: Norma has no such numbers
 };
 
-constexpr std::array<DTypeName, 8> kDTypes = {{{"F64", DType::float64},
-                                               {"F32", DType::float32},
-                                               {"F16", DType::float16},
-                                               {"BF16", DType::bfloat16},
-                                               {"I64", DType::int64},
-                                               {"I32", DType::int32},
-                                               {"U8", DType::uint8},
-                                               {"BOOL", DType::boolean}}};
+/// All of the format. Each dtype is written under its first name.
+constexpr std::array<DTypeName, 20> kDTypes = {{{"F64", 64, DType::float64},
+                                                {"F32", 32, DType::float32},
+                                                {"F16", 16, DType::float16},
+                                                {"BF16", 16, DType::bfloat16},
+                                                {"I64", 64, DType::int64},
+                                                {"I32", 32, DType::int32},
+                                                {"I16", 16, DType::int32},
+                                                {"I8", 8, DType::int32},
+                                                {"U8", 8, DType::uint8},
+                                                {"BOOL", 8, DType::boolean},
+                                                {"U64", 64, {}},
+                                                {"U32", 32, {}},
+                                                {"U16", 16, {}},
+                                                {"C64", 64, {}},
+                                                {"F8_E5M2", 8, {}},
+                                                {"F8_E4M3", 8, {}},
+                                                {"F8_E8M0", 8, {}},
+                                                {"F6_E2M3", 6, {}},
+                                                {"F6_E3M2", 6, {}},
+                                                {"F4", 4, {}}}};
 
 const char* name_of(DType dtype) {
-  for (const DTypeName& known : kDTypes) {
-    if (known.dtype == dtype) {
-      return known.name;
-    }
-  }
-  fail(kOp, "unknown dtype {}", static_cast<int>(dtype));
+  const auto* const found = std::ranges::find(kDTypes, std::optional(dtype), &DTypeName::dtype);
+  check(found != kDTypes.end(), kOp, "unknown dtype {}", static_cast<int>(dtype));
+  return found->name;
 }
 
 size_t bytes_of(const Tensor& x) {
@@ -59,21 +71,11 @@ size_t bytes_of(const Tensor& x) {
 /// One tensor, as the header describes it.
 struct Entry {
   std::string name;
-  DType dtype = DType::float32;
+  const DTypeName* type = nullptr;
   Sizes sizes;
   uint64_t begin = 0;  // in bytes after the header
   uint64_t end = 0;
 };
-
-/// The header's JSON. Throws Error for a name that comes twice, which a JSON object would hide.
-nlohmann::json parse_header(const std::string& file, const std::string& text) {
-  std::set<std::string> names;
-  nlohmann::json header = parse_json(kOp, file + ": the header", text, [&](const std::string& key, int depth) {
-    check(depth != 1 || names.insert(key).second, kOp, "{}: tensor '{}': the name appears twice", file, excerpt(key));
-  });
-  check(header.is_object(), kOp, "{}: expected the header to be a JSON object, got {}", file, header.type_name());
-  return header;
-}
 
 std::map<std::string, std::string> parse_metadata(const std::string& file, const nlohmann::json& value) {
   check(value.is_object(), kOp, "{}: expected {} to be an object, got {}", file, kMetadata, value.type_name());
@@ -86,11 +88,11 @@ std::map<std::string, std::string> parse_metadata(const std::string& file, const
   return metadata;
 }
 
-DType parse_dtype(const std::string& file, const std::string& name, const nlohmann::json& value) {
+const DTypeName* parse_dtype(const std::string& file, const std::string& name, const nlohmann::json& value) {
   std::vector<std::string_view> names;
   for (const DTypeName& known : kDTypes) {
     if (value == known.name) {
-      return known.dtype;
+      return &known;
     }
     names.emplace_back(known.name);
   }
@@ -110,7 +112,7 @@ Entry parse_entry(const std::string& file, const std::string& full_name, const n
   };
   Entry entry;
   entry.name = full_name;
-  entry.dtype = parse_dtype(file, name, value["dtype"]);
+  entry.type = parse_dtype(file, name, value["dtype"]);
 
   const nlohmann::json& shape = value["shape"];
   check(shape.is_array() && std::all_of(shape.begin(), shape.end(), is_size), kOp,
@@ -118,14 +120,15 @@ Entry parse_entry(const std::string& file, const std::string& full_name, const n
   check(shape.size() <= static_cast<size_t>(kMaxRank), kOp, "{}: tensor '{}': shape: expected at most {} axes, got {}",
         file, name, kMaxRank, shape.size());
   // A size of 0 counts as 1 here, as in a tensor: strides are products of the other sizes.
-  int64_t most = static_cast<int64_t>(size_of(entry.dtype));
+  int64_t most = 1;
   bool fits = true;
   for (const nlohmann::json& size : shape) {
     entry.sizes.push_back(size.get<int64_t>());
     fits = fits && !__builtin_mul_overflow(most, std::max<int64_t>(entry.sizes.back(), 1), &most);
   }
+  fits = fits && !__builtin_mul_overflow(most, static_cast<int64_t>(entry.type->bits), &most);
   check(fits, kOp, "{}: tensor '{}': shape: {} is too large", file, name, json_excerpt(shape));
-  const auto bytes = static_cast<uint64_t>(entry.sizes.contains(0) ? 0 : most);
+  const auto bytes = static_cast<uint64_t>(entry.sizes.contains(0) ? 0 : (most + 7) / 8);
 
   const nlohmann::json& offsets = value["data_offsets"];
   check(offsets.is_array() && offsets.size() == 2 && std::all_of(offsets.begin(), offsets.end(), is_size), kOp,
@@ -136,7 +139,7 @@ Entry parse_entry(const std::string& file, const std::string& full_name, const n
         "{}: tensor '{}': data_offsets: expected a range within the {} bytes of data, got {}", file, name, data_bytes,
         json_excerpt(offsets));
   check(entry.end - entry.begin == bytes, kOp, "{}: tensor '{}': expected {} bytes for dtype {} and shape {}, got {}",
-        file, name, bytes, name_of(entry.dtype), json_excerpt(shape), entry.end - entry.begin);
+        file, name, bytes, entry.type->name, json_excerpt(shape), entry.end - entry.begin);
   return entry;
 }
 
@@ -183,7 +186,8 @@ Header read_header(InputFile& input, const std::string& file) {
   const uint64_t data_bytes = file_bytes - sizeof(length) - length;
 
   Header header;
-  const nlohmann::json json = parse_header(file, text);
+  const nlohmann::json json = parse_json(kOp, file + ": the header", text, /* most_deep= */ 3);
+  check(json.is_object(), kOp, "{}: expected the header to be a JSON object, got {}", file, json.type_name());
   for (const auto& [name, value] : json.items()) {
     if (name == kMetadata) {
       header.metadata = parse_metadata(file, value);
@@ -254,17 +258,35 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
   output.commit();
 }
 
+void widen_integers(std::string_view bytes, size_t element, int32_t* to) {
+  for (size_t at = 0; at + element <= bytes.size(); at += element) {
+    const auto last = static_cast<int8_t>(bytes[at + element - 1]);
+    *to++ = element == 1 ? last : last * 256 + static_cast<uint8_t>(bytes[at]);
+  }
+}
+
 Safetensors load_safetensors(const std::filesystem::path& path) {
   const std::string file = path.string();
   InputFile input(kOp, path, kMaxFile);
   Header header = read_header(input, file);
   Safetensors result{.tensors = {}, .metadata = std::move(header.metadata)};
   for (const Entry& entry : header.entries) {
-    Tensor x = empty(entry.sizes, {.dtype = entry.dtype, .device = kCpu});
-    read_bytes(input, file, x.raw_data(), entry.end - entry.begin);
-    if (entry.dtype == DType::boolean) {
-      const auto* bytes = static_cast<const uint8_t*>(x.raw_data());
-      check(std::all_of(bytes, bytes + x.numel(), [](uint8_t byte) { return byte <= 1; }), kOp,
+    const size_t bytes = entry.end - entry.begin;
+    const DType dtype = entry.type->dtype.value_or(DType::uint8);
+    const bool as_it_is = entry.type->dtype && entry.type->bits == 8 * size_of(dtype);
+    std::string raw(as_it_is ? 0 : bytes, '\0');
+    Tensor x = empty(entry.type->dtype ? entry.sizes : Sizes{0}, {.dtype = dtype, .device = kCpu});
+    read_bytes(input, file, as_it_is ? x.raw_data() : raw.data(), bytes);
+    if (!entry.type->dtype) {
+      result.left_out.push_back(fmt::format("{} ({})", excerpt(entry.name), entry.type->name));
+      continue;
+    }
+    if (!as_it_is) {
+      widen_integers(raw, entry.type->bits / 8, x.data<int32_t>());
+    }
+    if (dtype == DType::boolean) {
+      const auto* const values = static_cast<const uint8_t*>(x.raw_data());
+      check(std::all_of(values, values + x.numel(), [](uint8_t byte) { return byte <= 1; }), kOp,
             "{}: tensor '{}': expected 0 or 1 in every byte of a BOOL", file, excerpt(entry.name));
     }
     result.tensors.emplace_back(entry.name, std::move(x));

@@ -17,6 +17,7 @@ using NamedTensors = nn::NamedTensors;
 struct Safetensors {
   NamedTensors tensors;                         ///< in the order in which they lie in the file, contiguous
   std::map<std::string, std::string> metadata;  ///< the texts under "__metadata__"
+  std::vector<std::string> left_out = {};       ///< what has no dtype of Norma's: "scale (F8_E4M3)"
 
   /// The tensor with this name; undefined if there is none.
   [[nodiscard]] Tensor find(std::string_view name) const;
@@ -32,10 +33,13 @@ struct Safetensors {
 void save_safetensors(const std::filesystem::path& file, const NamedTensors& tensors,
                       const std::map<std::string, std::string>& metadata = {});
 
-/// Reads a whole file; its tensors lie on the CPU. Throws Error that names the file, and the tensor if there is one,
-/// unless the header fits the file, all dtypes are known, and the data covers the rest of the file without gaps or
-/// overlaps.
+/// Reads a whole file; its tensors lie on the CPU. Numbers of 8 and 16 bits with a sign become int32; those of the
+/// format's other dtypes that Norma lacks are left out. Throws Error that names the file, and the tensor if there is
+/// one, unless the header fits the file, and the data covers the rest of the file without gaps or overlaps.
 Safetensors load_safetensors(const std::filesystem::path& file);
+
+/// Writes numbers with a sign, of 1 or 2 bytes each, little-endian, as int32.
+void widen_integers(std::string_view bytes, size_t element, int32_t* to);
 
 /// The texts under "__metadata__" of such a file, read without its data. Throws Error as load_safetensors() does.
 std::map<std::string, std::string> load_safetensors_metadata(const std::filesystem::path& file);

@@ -113,13 +113,6 @@ Safetensors read_tensor_file(const std::filesystem::path& file) {
   return file.extension() == ".npz" ? read_npz(file) : load_safetensors(file);
 }
 
-std::map<std::string, std::string> tensor_file_metadata(const std::filesystem::path& file) {
-  if (file.extension() == ".npy") {
-    return {};
-  }
-  return file.extension() == ".npz" ? read_npz(file).metadata : load_safetensors_metadata(file);
-}
-
 void write_tensor_file(const std::filesystem::path& file, const NamedTensors& tensors,
                        const std::map<std::string, std::string>& metadata) {
   if (file.extension() == ".npz") {

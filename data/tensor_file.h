@@ -15,9 +15,6 @@ namespace norma::data {
 /// tensor_of_npy() do.
 Safetensors read_tensor_file(const std::filesystem::path& file);
 
-/// The metadata of a file, without its tensors where the format allows that; none for a .npy file.
-std::map<std::string, std::string> tensor_file_metadata(const std::filesystem::path& file);
-
 /// Writes a file, whole or not at all. A .npy file takes one tensor, and keeps neither its name nor metadata. Throws
 /// Error as save_safetensors(), for another number of tensors in a .npy file, for metadata of more than 65,535 bytes in
 /// a .npz file, and for bfloat16 in files of NumPy.

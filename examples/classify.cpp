@@ -49,7 +49,7 @@ int64_t classes_of(const nn::NamedTensors& weights) {
 
 /// The network of these weights, found by the names and sizes of the tensors.
 std::shared_ptr<nn::Module> load_model(const std::filesystem::path& file) {
-  const nn::NamedTensors weights = train::load_weights(file);
+  const nn::NamedTensors weights = train::load_weights(file).tensors;
   const std::string name = models::recognize_model(weights);
   check(!name.empty(), "classify", "{}: expected the weights of a ResNet or ConvNeXt", file.string());
   const int64_t classes = classes_of(weights);

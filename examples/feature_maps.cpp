@@ -62,7 +62,7 @@ int run(int argc, char** argv) {
   std::string name = "resnet18";
   nn::NamedTensors weights;
   if (argc > 2) {
-    weights = train::load_weights(argv[2]);
+    weights = train::load_weights(argv[2]).tensors;
     name = models::recognize_model(weights);
     check(!name.empty(), "feature_maps", "{}: expected the weights of a ResNet or ConvNeXt", argv[2]);
   }

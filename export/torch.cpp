@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 namespace norma {
@@ -154,7 +155,7 @@ nn::NamedTensors write_torchvision_convnext(Parts& parts, const nn::NamedTensors
   check(tensor_of(state, "stages.0.blocks.0.gamma").defined(), kOp,
         "layer_scale: expected one, which torchvision's ConvNeXt has, got none; timm leaves it out");
   write_stem(parts, state, "model.features[0][0]");
-  return models::rename_state_dict(state, models::Dialect::timm, models::Dialect::torchvision).tensors;
+  return models::renamed(state, models::Dialect::torchvision);
 }
 
 std::string program_of(const Parts& parts, const std::string& title, const std::string& call, double limit) {
@@ -190,12 +191,21 @@ const char* to_string(TorchLibrary library) {
 }
 
 TorchNetwork export_torch(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
-                          TorchLibrary library, double limit) {
+                          TorchLibrary library, double limit, const std::map<std::string, std::string>& about) {
   check_expressible(name, options, state, library);
   const nn::NormChoice norm = models::complete_norm(name, options.norm);
   const bool own_norm = norm == models::complete_norm(name, "");
   const bool timm = library == TorchLibrary::timm;
   Parts parts;
+  std::string constants;
+  for (const auto& [key, json] : about) {
+    std::string constant = key;
+    std::ranges::transform(key, constant.begin(), [](unsigned char c) { return std::toupper(c); });
+    constants += fmt::format("{} = {}\n", constant, json);
+  }
+  if (!constants.empty()) {
+    parts.definitions.push_back(constants);
+  }
   parts.imports.insert(timm ? "import timm" : "import torchvision");
   nn::NamedTensors weights = state;
   const Tensor head = tensor_of(state, is_resnet(name) ? "fc.weight" : "head.fc.weight");

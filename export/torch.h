@@ -4,6 +4,7 @@
 #include "nn/module.h"
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace norma {
@@ -23,10 +24,11 @@ struct TorchNetwork {
 /// A trained create_model(`name`, `options`), whose state dict is `state`, as a network of timm or torchvision. The
 /// program's function network() builds the network and loads weights.safetensors from the same folder. Run as a script,
 /// the program computes the output of `input` in example.safetensors, and fails if its root mean square error, as a
-/// share of the root mean square of `output` there, is above `limit`. Throws Error for what the library cannot build,
-/// with the reason: networks and norms that it does not have, norm policies, convolutions other than conv, and norms
-/// other than layer2d in torchvision's ConvNeXt.
+/// share of the root mean square of `output` there, is above `limit`. `about`, texts of JSON by name, become constants
+/// of the program: CLASS_NAMES = […]. Throws Error for what the library cannot build, with the reason: networks and
+/// norms that it does not have, norm policies, convolutions other than conv, and norms other than layer2d in
+/// torchvision's ConvNeXt.
 TorchNetwork export_torch(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
-                          TorchLibrary library, double limit);
+                          TorchLibrary library, double limit, const std::map<std::string, std::string>& about = {});
 
 }  // namespace norma

@@ -157,6 +157,10 @@ void register_model(const std::string& name, ModelDefinition definition) {
                        .registered = true});
 }
 
+bool is_built_in(const std::string& name) {
+  return std::ranges::any_of(entries(), [&](const Entry& known) { return known.name == name && !known.registered; });
+}
+
 bool model_takes(const std::string& name, std::string_view option) {
   return takes(find(name), option);
 }
@@ -193,7 +197,7 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
                stage < outline.blocks.size()) {
       outline.is_convnext = true;
       outline.variant = outline.variant || name.find(".grn.") != std::string::npos;
-      if (name.ends_with(".conv_dw.weight") && x.rank() > 0) {
+      if (name.ends_with(".conv_dw.weight") && x.numel() > 0 && x.rank() > 0) {
         outline.channels[stage] = x.size(0);
       }
     } else {

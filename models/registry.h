@@ -47,6 +47,9 @@ struct ModelDefinition {
 /// that no network has.
 void register_model(const std::string& name, ModelDefinition definition);
 
+/// True iff it is the name of a network of Norma's own, which recognize_model() knows.
+bool is_built_in(const std::string& name);
+
 /// True iff the networks of this name take an option of ModelDefinition::options. Throws Error for an unknown name.
 bool model_takes(const std::string& name, std::string_view option);
 

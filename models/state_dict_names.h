@@ -4,40 +4,45 @@
 
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace norma::models {
 
-/// The library whose names and sizes a state dict's tensors have. For a ResNet, torchvision's and timm's are the same.
-enum class Dialect { torchvision, timm, facebook };
+/// The library whose names and sizes a state dict's tensors have. Norma's own are timm's; for a ResNet, torchvision's
+/// are the same.
+enum class Dialect { torchvision, timm, facebook, huggingface };
 
-/// "torchvision", "timm", "facebook".
+/// "torchvision", "timm", "facebook", "huggingface".
 const char* to_string(Dialect dialect);
 /// The names of all dialects, in the order of the enumerators.
 std::vector<std::string> dialect_names();
 
-/// The library whose names all of these tensors have, behind wrappers as in rename_state_dict(); none for names that no
-/// library has. Names that two libraries share count as torchvision's for a ResNet, and as timm's otherwise.
-std::optional<Dialect> recognize_dialect(const nn::NamedTensors& tensors);
-
-struct Renamed {
-  nn::NamedTensors tensors;                                  ///< in the order of the input; they share its memory
-  std::vector<std::pair<std::string, std::string>> changed;  ///< names before and after, where they differ
-  std::vector<std::string> reshaped;                         ///< new names, with the sizes before and after
-  std::vector<std::string> dropped;  ///< counters of averages (n_averaged), which are no weights
+/// The weights of one network among the tensors of a file.
+struct FoundWeights {
+  nn::NamedTensors tensors;           ///< under Norma's names where a dialect has them; they share the file's memory
+  std::vector<std::string> in_file;   ///< the name of each in the file
+  std::optional<Dialect> dialect;     ///< none: of no known network, names and sizes are the file's
+  std::string prefix;                 ///< what stands before their names in the file: "state_dict.module."
+  std::vector<std::string> left_out;  ///< the file's other tensors
 };
 
-/// A state dict of a ResNet or ConvNeXt with the names and sizes of another library. Takes off the wrappers module.,
-/// model. and _orig_mod. before all names. Layer scale is (C, 1, 1) in torchvision and (C) elsewhere; the weights of
-/// V2's response norms are (1, 1, 1, C) in Facebook's code and (C) in timm; the two layers of an MLP are linear in all
-/// but timm's small networks, where they are convolutions. Throws Error "convert: tensor 'x': …" for the first name or
-/// size that is not of the dialect `from`, and for networks that `to` does not have: ConvNeXt V2 in torchvision,
-/// ResNets in Facebook's code.
-Renamed rename_state_dict(const nn::NamedTensors& tensors, Dialect from, Dialect to);
+struct FindOptions {
+  bool averages = false;   ///< of the weights: those under a name like "model_ema" or "state_dict_ema"
+  bool has_dicts = false;  ///< names may begin with those of a file's dicts, as torch.save() keeps them
+  std::string prefix;      ///< a part of the prefix, "encoder_q", where a file has several networks; "": any
+};
 
-/// The tensors without the wrappers module., model. and _orig_mod. that all names have, and without n_averaged, the
-/// counter of averages.
-nn::NamedTensors unwrapped_state_dict(const nn::NamedTensors& tensors);
+/// Finds the weights of a ConvNeXt or ResNet behind any prefix, by the names that a library gives them. In a file of no
+/// known network, where it has dicts: those in "state_dict", "model_state_dict", "model", "net" or "weights", behind
+/// the wrappers module., model. and _orig_mod. that all names have. Layer scale is (C, 1, 1) in torchvision and (C)
+/// elsewhere; the weights of V2's response norms are (1, 1, 1, C) in Facebook's and Hugging Face's code and (C) in
+/// timm; the two layers of an MLP are linear in all but timm's small networks, where they are convolutions. Throws
+/// Error "weights: FILE: …" for a file with several networks, of which `options` names none, and without averages where
+/// they are asked for.
+FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tensors, const FindOptions& options = {});
+
+/// Tensors of a ConvNeXt or ResNet with the names and sizes of another library than Norma's. Throws Error "convert:
+/// tensor 'x': …" for one that the library does not have: of ConvNeXt V2 in torchvision, of ResNets in Facebook's code.
+nn::NamedTensors renamed(const nn::NamedTensors& tensors, Dialect to);
 
 }  // namespace norma::models

@@ -113,7 +113,7 @@ std::vector<CheckpointFile> best_checkpoints(const std::filesystem::path& folder
   return evaluated;
 }
 
-Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, Weights which) {
+Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, const WeightsOptions& options) {
   check(!files.empty(), kOp, "expected checkpoints, got none");
   const NoGradGuard no_grad;
   Checkpoint newest = description_of(files.front());
@@ -127,7 +127,7 @@ Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, 
           first.step < 0 ? "weights only" : "a checkpoint", files.front().string(),
           first.step < 0 ? "a checkpoint" : "weights only");
     check_same_model(file, described, files.front(), first);
-    const data::NamedTensors tensors = load_weights(file, which);
+    const data::NamedTensors tensors = load_weights(file, options).tensors;
     check_finite(kOp, file.string(), tensors);
     data::NamedTensors by_name = sorted(tensors);
     if (sums.empty()) {

@@ -5,11 +5,12 @@
 #include "core/parse_number.h"
 #include "data/json.h"
 #include "data/pytorch_file.h"
+#include "ops/shape/copy.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -96,27 +97,20 @@ Checkpoint split(const data::NamedTensors& tensors) {
   return parts;
 }
 
-/// A training program's file holds the weights in one of these dicts, beside its optimizer and counts.
-constexpr std::array<std::string_view, 3> kWeightDicts{"state_dict.", "model_state_dict.", "model."};
-constexpr std::array<std::string_view, 3> kAverageDicts{"state_dict_ema.", "model_ema_state_dict.", "model_ema."};
-
-data::NamedTensors weights_of_pytorch(const std::filesystem::path& file, Weights which) {
-  const data::Safetensors content = data::load_pytorch_file(file);
-  for (const std::string_view dict : which == Weights::model ? kWeightDicts : kAverageDicts) {
-    data::NamedTensors found;
-    for (const auto& [name, x] : content.tensors) {
-      if (name.starts_with(dict)) {
-        found.emplace_back(name.substr(dict.size()), x);
-      }
-    }
-    if (!found.empty()) {
-      return found;
-    }
+/// What a file has beside the weights: each tensor that stands alone, and counts of those below a common name, which is
+/// the first that differs from the weights' prefix.
+std::vector<std::string> others_in(const models::FoundWeights& found) {
+  std::map<std::string, std::vector<std::string>> groups;
+  for (const std::string& name : found.left_out) {
+    const auto [at, differs] = std::ranges::mismatch(name, found.prefix);
+    const size_t begin = name.rfind('.', static_cast<size_t>(at - name.begin())) + 1;  // 0 where there is none
+    groups[name.substr(0, name.find('.', begin))].push_back(name);
   }
-  check(which == Weights::model, kOp, "{}: expected averages of the weights ({}), got none", file.string(),
-        fmt::join(kAverageDicts, ", "));
-  check(!content.tensors.empty(), kOp, "{}: expected tensors, got none", file.string());
-  return content.tensors;
+  std::vector<std::string> texts;
+  for (const auto& [group, names] : groups) {
+    texts.push_back(names.size() == 1 ? names[0] : fmt::format("{} ({} tensors)", excerpt(group), names.size()));
+  }
+  return texts;
 }
 
 }  // namespace
@@ -183,20 +177,49 @@ std::map<std::string, std::string> weights_metadata(const std::filesystem::path&
   return data::is_pytorch_file(file) ? Metadata() : data::load_safetensors_metadata(file);
 }
 
-data::NamedTensors load_weights(const std::filesystem::path& file, Weights which) {
-  if (data::is_pytorch_file(file)) {
-    return weights_of_pytorch(file, which);
+LoadedWeights load_weights(const std::filesystem::path& file, const WeightsOptions& options) {
+  const bool of_pytorch = data::is_pytorch_file(file);
+  data::Safetensors content = of_pytorch ? data::load_pytorch_file(file) : data::load_safetensors(file);
+  LoadedWeights result;
+  bool averages = options.use_ema;
+  if (!of_pytorch) {
+    result.metadata = std::move(content.metadata);
   }
-  data::Safetensors content = data::load_safetensors(file);
-  if (content.metadata.contains(kVersionKey)) {
-    const Checkpoint checkpoint = split(content.tensors);
-    check(which == Weights::model || !checkpoint.ema.empty(), kOp,
+  if (result.metadata.contains(kVersionKey)) {
+    Checkpoint parts = split(content.tensors);
+    check(!averages || !parts.ema.empty(), kOp,
           "{}: expected averages of the weights (norma train --model-ema), got none", file.string());
-    return which == Weights::model ? checkpoint.model : checkpoint.ema;
+    content.tensors = averages ? std::move(parts.ema) : std::move(parts.model);
+    averages = false;
   }
-  check(which == Weights::model, kOp,
-        "{}: expected a checkpoint with averages of the weights, got a file with weights only", file.string());
-  return std::move(content.tensors);
+  const std::string others = excerpt_list(content.left_out);
+  check(!content.tensors.empty(), kOp, "{}: expected tensors, got none{}{}", file.string(),
+        others.empty() ? "" : ", beside ", others);
+  models::FoundWeights found = models::find_weights(
+      file.string(), content.tensors, {.averages = averages, .has_dicts = of_pytorch, .prefix = options.prefix});
+  for (size_t i = 0; i < found.tensors.size(); ++i) {
+    auto& [name, x] = found.tensors[i];
+    if (nn::is_counter(name) && is_floating(x.dtype())) {  // of a network whose every tensor was halved
+      const bool is_count = x.numel() == 1 && std::isfinite(x.to_vector<double>()[0]);
+      x = is_count ? to(x, DType::int64) : Tensor();
+    }
+    if (x.defined()) {
+      result.as_they_are = result.as_they_are && name == found.in_file[i];
+      result.in_file.push_back(found.in_file[i]);
+      result.tensors.emplace_back(name, x);
+    } else {
+      found.left_out.push_back(found.in_file[i]);
+    }
+  }
+  result.dialect = found.dialect;
+  std::vector<std::string> left_out = others_in(found);
+  left_out.insert(left_out.begin(), content.left_out.begin(), content.left_out.end());
+  result.as_they_are = result.as_they_are && left_out.empty();
+  result.text =
+      fmt::format("{}{}{}", found.dialect ? fmt::format(", under names of {}", models::to_string(*found.dialect)) : "",
+                  found.prefix.empty() ? "" : fmt::format(", behind '{}'", excerpt(found.prefix)),
+                  left_out.empty() ? "" : "; left out: " + excerpt_list(left_out));
+  return result;
 }
 
 }  // namespace norma::train

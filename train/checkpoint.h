@@ -1,12 +1,14 @@
 #pragma once
 
 #include "data/safetensors.h"
+#include "models/state_dict_names.h"
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace norma::train {
 
@@ -54,15 +56,28 @@ bool is_checkpoint(const std::filesystem::path& file);
 /// The texts in a file of weights; none for one of PyTorch's. Throws Error when it cannot be read.
 std::map<std::string, std::string> weights_metadata(const std::filesystem::path& file);
 
-/// The choice between a checkpoint's tensors.
-enum class Weights {
-  model,  ///< the trained weights
-  ema     ///< their moving averages
+/// Which tensors of a file are the weights.
+struct WeightsOptions {
+  bool use_ema = false;  ///< their moving averages
+  std::string prefix;    ///< a part of what stands before their names, where a file has several networks; "": any
 };
 
-/// The model's tensors from a checkpoint, any other safetensors file or one of PyTorch's (data/pytorch_file.h). Of the
-/// latter those in the dict "state_dict", "model_state_dict" or "model", or for averages "state_dict_ema",
-/// "model_ema_state_dict" or "model_ema", where it has one. Throws Error for averages of a file without any.
-data::NamedTensors load_weights(const std::filesystem::path& file, Weights which = Weights::model);
+/// A network's weights, as load_weights() finds them in a file.
+struct LoadedWeights {
+  data::NamedTensors tensors;                   ///< under Norma's names where the network is known
+  std::vector<std::string> in_file;             ///< the name of each in the file
+  std::map<std::string, std::string> metadata;  ///< of a file of safetensors
+  std::optional<models::Dialect> dialect;       ///< whose names they have in the file; none: of no known network
+  bool as_they_are = true;                      ///< the file has nothing else, and no other names
+  /// What was read, and what not, behind the file's name: ", under names of timm, behind 'module.'; left out: args
+  /// (argparse.Namespace), optimizer (161 tensors)".
+  std::string text;
+};
+
+/// The one reader of weights: from a checkpoint, any other safetensors file, or one of PyTorch's
+/// (data/pytorch_file.h), under any prefix and the names of any library that models::find_weights() knows. Counts of
+/// batches in a floating dtype become integers, or are left out. Throws Error for what these functions refuse, a file
+/// without tensors, and averages of a checkpoint without any.
+LoadedWeights load_weights(const std::filesystem::path& file, const WeightsOptions& options = {});
 
 }  // namespace norma::train

@@ -4,8 +4,8 @@
 #include "models/registry.h"
 #include "nn/norm/norm.h"
 #include "train/checkpoint.h"
-#include "train/initial_weights.h"
 #include "train/training_state.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 
@@ -52,7 +52,8 @@ Recipe recipe_before(const Recipe& recipe) {
     return before;
   }
   const std::string own = models::own_norm(recipe.model);
-  const bool running = has_running_statistics(load_weights(file, recipe.use_ema ? Weights::ema : Weights::model));
+  const bool running =
+      has_running_statistics(load_weights(file, {.use_ema = recipe.use_ema, .prefix = recipe.weights_prefix}).tensors);
   check(running || own != "batch", kOp,
         "{}: expected running statistics of batch norm, or a norm in the metadata, got neither; say --from-norm SPEC",
         file.string());

@@ -20,6 +20,23 @@ std::string class_names_text(const data::DatasetInfo& dataset) {
   }
 }
 
+std::string normalization_text(const data::DatasetInfo& dataset) {
+  const auto of_channels = [](const std::vector<float>& values) {  // a grey image is three times the same
+    return values.size() == 1 ? std::vector<float>(3, values[0]) : values;
+  };
+  return data::json_text(nlohmann::json{{"mean", of_channels(dataset.mean)}, {"std", of_channels(dataset.std)}});
+}
+
+std::string normalization_of(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.options.find(kNormalizationKey);
+  if (found == checkpoint.options.end()) {
+    return "";
+  }
+  const nlohmann::json json = data::parse_json("checkpoint", kNormalizationKey, found->second);
+  return data::json_text(nlohmann::json{{"mean", data::json_field<std::vector<double>>("checkpoint", json, "mean")},
+                                        {"std", data::json_field<std::vector<double>>("checkpoint", json, "std")}});
+}
+
 std::vector<std::string> class_names_of(const Checkpoint& checkpoint) {
   const auto found = checkpoint.options.find(kClassNamesKey);
   if (found == checkpoint.options.end()) {

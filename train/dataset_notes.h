@@ -14,6 +14,14 @@ inline constexpr const char* kClassNamesKey = "class_names";
 /// The names of a dataset's classes as text for a checkpoint. Throws Error for names that are not UTF-8.
 std::string class_names_text(const data::DatasetInfo& dataset);
 
+/// The key in Checkpoint::options for what is subtracted from images, and what they are divided by.
+inline constexpr const char* kNormalizationKey = "normalization";
+
+/// {"mean": [0.5, …], "std": […]} of the three channels of a network's images, values scaled to [0, 1].
+std::string normalization_text(const data::DatasetInfo& dataset);
+/// That text in a checkpoint; "" if it has none (earlier versions). Throws Error for another one.
+std::string normalization_of(const Checkpoint& checkpoint);
+
 /// The names of the classes that a checkpoint was trained on; empty if it has none (earlier versions). Throws Error for
 /// another text than that of class_names_text().
 std::vector<std::string> class_names_of(const Checkpoint& checkpoint);

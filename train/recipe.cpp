@@ -224,9 +224,10 @@ models::ModelOptions model_options(const Recipe& recipe) {
           .norm_policy = policy_of(recipe)};
 }
 
-std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes) {
+std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes, bool initialize) {
   models::ModelOptions options = model_options(recipe);
   options.num_classes = num_classes;
+  options.initialize = initialize;
   options.patch_size = patch_size_of(recipe);
   const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {

@@ -99,10 +99,11 @@ struct Recipe {
   std::string clip_mode = "norm";           ///< one of clip_mode_names()
   bool skip_nonfinite = false;              ///< leave out steps whose loss or gradients are not finite
   int64_t max_nonfinite = 10;               ///< with skip_nonfinite: stop after this many such steps in a row
-  // The weights to begin with. Without initial_checkpoint the six members behind it have no effect.
-  std::string initial_checkpoint;     ///< the file with them (initial_weights.h); "": none
+  // The weights to begin with. Without initial_checkpoint the seven members behind it have no effect.
+  std::string initial_checkpoint;     ///< the file with them (weights.h)         ; "": none
   bool reset_head = false;            ///< the classifier keeps its start values
   bool use_ema = false;               ///< take the averaged weights of the file
+  std::string weights_prefix;         ///< as WeightsOptions::prefix
   bool strict = false;                ///< an Error for tensors of norms and the classifier that one side lacks
   std::string convert_norm = "keep";  ///< how new norms are fitted (convert_norm.h)
   int64_t convert_batches = 10;       ///< training batches for convert_norm
@@ -187,7 +188,7 @@ Recipe in_full_precision(const Recipe& recipe);
 /// The network's options in the recipe, without the classes, and without a default for the size of patches.
 models::ModelOptions model_options(const Recipe& recipe);
 /// Makes the network, initialised, in the recipe's precision and memory format.
-std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes);
+std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes, bool initialize = true);
 /// Makes the optimizer. Matrices and convolution weights get weight decay, norms and biases their own from the recipe.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);
 

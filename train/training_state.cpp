@@ -4,12 +4,12 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/parse_number.h"
+#include "models/registry.h"
 #include "nn/plugin.h"
 #include "ops/shape/copy.h"
 #include "train/convert_norm.h"
 #include "train/dataset_notes.h"
 #include "train/environment.h"
-#include "train/initial_weights.h"
 #include "train/resume.h"
 #include "train/weights.h"
 
@@ -80,6 +80,11 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
   same("model", recipe.model, checkpoint.model_name);
   same("norm", recipe.norm, checkpoint.norm);
   same("seed", recipe.seed, checkpoint.seed);
+  if (!checkpoint.model.empty() && models::is_built_in(recipe.model)) {  // before somebody makes a large network for it
+    const std::string network = models::recognize_model(checkpoint.model);
+    check(network == recipe.model, "checkpoint", "expected the tensors of {}, got those of {}", recipe.model,
+          network.empty() ? "no known network" : network);
+  }
   return recipe;
 }
 
@@ -260,6 +265,7 @@ Checkpoint TrainingState::checkpoint() const {
                                 {kBatchesKey, std::to_string(plan.batches_before(step))},
                                 {kClassesKey, std::to_string(train_set->info().num_classes())},
                                 {kClassNamesKey, class_names_text(train_set->info())},
+                                {kNormalizationKey, normalization_text(train_set->info())},
                                 {kVersionsKey, versions_json()}},
                     .metric = evaluated && evaluated->step == step ? std::optional(evaluated->metric) : std::nullopt,
                     .best = best};

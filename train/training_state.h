@@ -118,7 +118,7 @@ struct TrainingState {
 
 /// The key in Checkpoint::options for the recipe.
 inline constexpr const char* kRecipeKey = "recipe";
-/// The recipe that a checkpoint was made with. Throws Error when it has none.
+/// The recipe that a checkpoint was made with. Throws Error when it has none, and for tensors of another network.
 Recipe recipe_of(const Checkpoint& checkpoint);
 
 }  // namespace norma::train

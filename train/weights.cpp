@@ -6,12 +6,19 @@
 #include "core/excerpt.h"
 #include "core/sha256.h"
 #include "models/convnext.h"
+#include "models/parameter_depths.h"
 #include "models/registry.h"
+#include "nn/norm/norm.h"
+#include "train/trainer.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
+#include <vector>
 
 namespace norma::train {
 
@@ -21,16 +28,16 @@ constexpr const char* kOp = "weights";
 
 /// The network of a file: "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", or "of no
 /// known network".
-std::string origin_of(const nn::NamedTensors& tensors, const std::map<std::string, std::string>& metadata) {
+std::string origin_of(const LoadedWeights& weights) {
   const auto text = [&](const char* key) {
-    const auto found = metadata.find(key);
-    return found == metadata.end() ? "" : excerpt(found->second);
+    const auto found = weights.metadata.find(key);
+    return found == weights.metadata.end() ? "" : excerpt(found->second);
   };
   if (const std::string model = text("model"); !model.empty()) {
     const std::string norm = text("norm");
     return fmt::format("of {}{} (by its metadata)", model, norm.empty() ? "" : " with norm " + norm);
   }
-  const std::string model = models::recognize_model(tensors);
+  const std::string model = models::recognize_model(weights.tensors);
   return model.empty() ? "of no known network" : fmt::format("of {} (by its names)", model);
 }
 
@@ -46,27 +53,152 @@ int64_t count_not_finite(const Tensor& x) {
   });
 }
 
-}  // namespace
-
-void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file, Weights which) {
-  const nn::NamedTensors tensors = load_weights(file, which);
-  load_tensors(model, name, file, tensors, tensors);
+std::string first_part(const std::string& name) {
+  return name.substr(0, name.find('.'));
 }
 
-void load_tensors(nn::Module& model, const std::string& name, const std::filesystem::path& file,
-                  const nn::NamedTensors& tensors, const nn::NamedTensors& in_file) {
+/// The path of the module that a tensor of this name belongs, or would belong, to; "" for the network itself.
+std::string module_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+/// The norm layers of a recipe's network. A norm of one's own need not be an nn::Norm: batch norm would be, in its
+/// place.
+std::set<std::string> paths_of_norms(const nn::Module& model, const Recipe& recipe) {
+  models::ModelOptions options = model_options(recipe);
+  options.num_classes = 1;
+  options.norm = "batch";
+  options.norm_policy.rules.clear();
+  options.initialize = false;
+  const auto with_batch = models::create_model(recipe.model, options);
+  std::set<std::string> paths;
+  for (const nn::Module* const network : {&model, static_cast<const nn::Module*>(with_batch.get())}) {
+    for (const auto& [path, module] : network->named_modules()) {
+      if (dynamic_cast<const nn::Norm*>(module) != nullptr) {
+        paths.insert(path);
+      }
+    }
+  }
+  return paths;
+}
+
+std::string list_text(std::string_view before, const std::vector<std::string>& names) {
+  return names.empty() ? "" : fmt::format("; {}: {}", before, excerpt_list(names));
+}
+
+}  // namespace
+
+std::string load_model_weights(std::string_view op, nn::Module& model, const Recipe& recipe,
+                               const std::filesystem::path& file, const LoadedWeights& given, const FitOptions& fit) {
+  check_finite(op, file.string(), given.tensors);
+  const std::string head = models::classifier_path(model);
+  std::map<std::string, Tensor> left(given.tensors.begin(), given.tensors.end());
+  std::optional<std::set<std::string>> norms;
+  const auto of_norm = [&](const std::string& name) {
+    if (!fit.start_values) {
+      return false;
+    }
+    if (!norms) {
+      norms = paths_of_norms(model, recipe);
+    }
+    for (std::string path = module_of(name); !path.empty(); path = module_of(path)) {  // a norm may have parts
+      if (norms->contains(path)) {
+        return true;
+      }
+    }
+    return false;
+  };
+
+  nn::NamedTensors dict;
+  std::vector<std::string> anew;
+  std::vector<std::string> unused;
+  std::set<std::string> parts;  // of the network
+  size_t taken = 0;
+  const nn::NamedTensors own = model.state_dict();
+  for (const auto& [name, x] : own) {
+    parts.insert(first_part(name));
+    const auto found = left.find(name);
+    const bool fits = found != left.end() && found->second.numel() == x.numel();
+    const bool of_head = module_of(name) == head;
+    if (fits && !(of_head && fit.reset_head)) {
+      dict.emplace_back(name, found->second);
+      ++taken;
+    } else if (of_head ? fit.reset_head || fit.start_values : of_norm(name)) {
+      dict.emplace_back(name, copy_of(x.detach(), MemoryFormat::contiguous));
+      if (!nn::is_counter(name)) {
+        anew.push_back(name);
+      }
+    } else if (found != left.end()) {
+      dict.emplace_back(name, found->second);  // load_state_dict() refuses it
+    }
+    if (found != left.end()) {
+      left.erase(found);
+    }
+  }
+  for (const auto& [name, x] : given.tensors) {
+    if (left.contains(name)) {
+      const bool of_head = fit.start_values && name.starts_with(head + ".");
+      if ((fit.others && !parts.contains(first_part(name))) || of_head || of_norm(name)) {
+        if (!nn::is_counter(name)) {
+          unused.push_back(name);
+        }
+      } else {
+        dict.emplace_back(name, x);  // likewise
+      }
+    }
+  }
   try {
-    model.load_state_dict(tensors);
+    model.load_state_dict(dict);
   } catch (const Error& error) {
     const auto placement = models::recognize_norm_placement(model.state_dict());
-    const auto in_blocks = models::recognize_norm_placement(in_file);
-    if (placement && in_blocks) {
-      check(placement == in_blocks, kOp, "{}: expected weights for the norm placement {}, as of this {}, got {}",
-            file.string(), nn::to_string(*placement), name, nn::to_string(*in_blocks));
-    }
-    fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), name,
-         origin_of(in_file, weights_metadata(file)), error.what());
+    const auto in_blocks = models::recognize_norm_placement(given.tensors);
+    check(!placement || !in_blocks || placement == in_blocks, kOp,
+          "{}: expected weights for the norm placement {}, as of this {}, got {}", file.string(),
+          nn::to_string(placement.value_or(nn::NormPlacement{})), recipe.model,
+          nn::to_string(in_blocks.value_or(nn::NormPlacement{})));
+    fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), recipe.model, origin_of(given),
+         error.what());
   }
+  const bool all = given.as_they_are && anew.empty() && unused.empty();
+  return all && !fit.start_values
+             ? ""
+             : fmt::format("{}: {} of {} tensors are taken from {}{}{}{}", op, taken, own.size(), file.string(),
+                           given.text, list_text("start values", anew), list_text("not used", unused));
+}
+
+std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
+                                         const std::filesystem::path& file, const WeightsOptions& options,
+                                         const std::function<void(const std::string&)>& say) {
+  const LoadedWeights given = load_weights(file, options);
+  const std::string network = models::recognize_model(given.tensors);
+  check(network == recipe.model || !models::is_built_in(recipe.model), kOp,
+        "{}: expected those of this {}, got a file {}, with the tensors {}", file.string(), recipe.model,
+        origin_of(given), excerpt_list(given.in_file));
+  for (const auto& [name, x] : given.tensors) {
+    if (x.rank() == 2 && x.size(0) != classes && (name == "fc.weight" || name == "head.fc.weight")) {
+      fail(kOp, "{}: expected a classifier of {} classes, got one of {}; --num-classes says how many the file has",
+           file.string(), classes, x.size(0));
+    }
+  }
+  Recipe plain = in_full_precision(recipe);
+  plain.channels_last = false;
+  const auto model = make_model(plain, classes, /* initialize= */ false);
+  if (const std::string line = load_model_weights(op, *model, recipe, file, given); !line.empty()) {
+    say(line);
+  }
+  if (recipe.channels_last) {
+    model->to(MemoryFormat::channels_last);
+  }
+  return model;
+}
+
+std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
+  const bool strict = recipe.strict;
+  return load_model_weights(
+      "initial-checkpoint", model, recipe, recipe.initial_checkpoint,
+      load_weights(recipe.initial_checkpoint, {.use_ema = recipe.use_ema, .prefix = recipe.weights_prefix}),
+      {.start_values = !strict, .reset_head = recipe.reset_head, .others = !strict});
 }
 
 std::string sha256_of(const Tensor& x) {

@@ -2,22 +2,45 @@
 
 #include "nn/module.h"
 #include "train/checkpoint.h"
+#include "train/recipe.h"
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 
 namespace norma::train {
 
-/// Loads the model's tensors from a checkpoint, or any other safetensors file, into `model`, a network named `name`.
-/// Throws Error "weights: FILE: …" when they do not fit: with the file's own network, the number of names that differ,
-/// and the first of them.
-void load_model_weights(nn::Module& model, const std::string& name, const std::filesystem::path& file,
-                        Weights which = Weights::model);
+/// What of a network a file of weights need not have.
+struct FitOptions {
+  bool start_values = false;  ///< the classifier, and tensors of norm layers, keep theirs where the file lacks them
+  bool reset_head = false;    ///< the classifier keeps its start values in any case
+  bool others = true;         ///< the file may have tensors of modules that the network lacks
+};
 
-/// The same with `tensors`, which are made of the file's, `in_file`.
-void load_tensors(nn::Module& model, const std::string& name, const std::filesystem::path& file,
-                  const nn::NamedTensors& tensors, const nn::NamedTensors& in_file);
+/// Loads the weights of a file, as load_weights() gives them, into `model`, the network of `recipe`. Returns a line
+/// that begins with `op` and names what was taken and what was not; "" if that is all of the file and of the network,
+/// under its names. Throws Error "op: FILE: …" for numbers that are not finite, and "weights: FILE: …" for tensors that
+/// do not fit: with the file's own network, the number of names that differ, and the first of them.
+std::string load_model_weights(std::string_view op, nn::Module& model, const Recipe& recipe,
+                               const std::filesystem::path& file, const LoadedWeights& weights,
+                               const FitOptions& fit = {});
+
+/// Makes the network of a recipe, in its full precision, with the weights of a file. Before it takes memory for them,
+/// it throws Error "weights: FILE: …" for a file of another network, or with another number of classes. `say` gets
+/// the line of load_model_weights() unless it is "".
+std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
+                                         const std::filesystem::path& file, const WeightsOptions& options,
+                                         const std::function<void(const std::string&)>& say);
+
+/// Begins a run with the weights of Recipe::initial_checkpoint: of Norma, timm, torchvision, Facebook's ConvNeXt or
+/// Hugging Face. The classifier keeps its start values where the file's has another number of classes, or with
+/// Recipe::reset_head. So do tensors of norm layers, own norms included, that the file lacks; those of its norm layers
+/// that the network lacks are left out. With Recipe::strict, both are an Error. Returns the line of
+/// load_model_weights(), never "".
+std::string load_initial_weights(nn::Module& model, const Recipe& recipe);
 
 /// The SHA-256 of a tensor's elements in row-major order, in its dtype and this machine's byte order.
 std::string sha256_of(const Tensor& x);

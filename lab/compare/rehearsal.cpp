@@ -5,9 +5,9 @@
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
 #include "train/freeze.h"
-#include "train/initial_weights.h"
 #include "train/interrupt.h"
 #include "train/recalibrate.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 

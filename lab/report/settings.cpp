@@ -106,6 +106,7 @@ void take_weights(train::Recipe& recipe, const std::string& word) {
 void take_start(train::Recipe& recipe, const std::string& word) {
   if (word == kScratch) {
     recipe.initial_checkpoint.clear();
+    recipe.weights_prefix.clear();
     recipe.reset_head = recipe.use_ema = recipe.strict = false;
     return;
   }

@@ -195,3 +195,23 @@ TEST_CASE("norma eval --convert-norm: other norms, and a file of their weights")
       refused.err.starts_with("norma: calibrate_norms: 'stem.1': expected a norm whose output is weight · v + bias, "));
   CHECK(!std::filesystem::exists(folder / "f.safetensors"));
 }
+
+TEST_CASE("norma eval, export: another norm than that of the weights is warned of, unless --convert-norm says how") {
+  const TemporaryFolder folder;
+  const std::string data = "--dataset shapes --batch-size 4 --test-images 4 --threads 1 ";
+  REQUIRE(run_norma(folder.path(), "train --model convnext_atto --patch-size 4 --images 4 --quiet --output o " + data)
+              .code == 0);
+  const auto said = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), arguments);
+    CHECK_MESSAGE(outcome.code == 0, outcome.err);
+    return outcome.err;
+  };
+  const std::string eval = "eval --checkpoint o --threads 1 --quiet ";
+  CHECK(said(eval) == "");
+  CHECK(said(eval + "--norm layer2d") == "");
+  CHECK_MESSAGE(said(eval + "--norm group:8").find("the weights were trained with norm layer2d") != std::string::npos,
+                said(eval + "--norm group:8"));
+  CHECK(said(eval + "--norm group:8 --convert-norm keep") == "");
+  CHECK(said("export --checkpoint o --norm group:8 --threads 1 --output x.onnx")
+            .find("the weights were trained with norm layer2d") != std::string::npos);
+}

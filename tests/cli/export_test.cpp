@@ -2,6 +2,7 @@
 
 #include "cli/program.h"
 #include "core/version.h"
+#include "data/dataset.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
 #include "train/checkpoint.h"
@@ -156,6 +157,8 @@ TEST_CASE("norma export --format torch: a folder with weights, an example and a 
   const auto saved = data::load_safetensors(weights.path("x/weights.safetensors"));
   CHECK(saved.metadata.at("format") == "pt");
   CHECK(says(saved.metadata.at("norma.recipe"), "model = \"convnext_atto\""));
+  CHECK(saved.metadata.at("norma.image_size") == "32");
+  CHECK_FALSE(saved.metadata.contains("norma.class_names"));  // a file of weights alone does not say them
   CHECK(weights.refusal("--format torch -o x") ==
         "norma: export: --output: expected a name that is not taken, got 'x'\n");
 
@@ -281,4 +284,30 @@ TEST_CASE("norma export: texts of a folder for temporary files, of names on two 
   const Outcome none = run_norma(weights.path(""), "export --checkpoint c.safetensors --format torch -o c");
   CHECK(none.code == 2);
   CHECK_MESSAGE(none.err.starts_with("norma: export: img-size: expected a whole number from 1 to "), none.err);
+}
+
+TEST_CASE("norma export: class names, image size, mean and deviation of a run's images go with the network") {
+  const TemporaryFolder folder;
+  REQUIRE(
+      run_norma(folder.path(),
+                "train --model convnext_atto --patch-size 4 --dataset shapes --classes 2,0 --images 4 --batch-size 4 "
+                "--test-images 4 --threads 1 --quiet --output o")
+          .code == 0);
+  const auto shapes = data::make_dataset("shapes", {.split = data::Split::test})->info();
+  const std::string names = fmt::format(R"(["{}","{}"])", shapes.class_names[2], shapes.class_names[0]);
+  const std::string normalization = R"({"mean":[0.5,0.5,0.5],"std":[)";
+  REQUIRE(run_norma(folder.path(), "export --checkpoint o --threads 1 --format torch --output t").code == 0);
+  const auto metadata = data::load_safetensors(folder / "t" / "weights.safetensors").metadata;
+  CHECK(metadata.at("norma.class_names") == names);
+  CHECK(metadata.at("norma.image_size") == "32");
+  CHECK(metadata.at("norma.normalization").starts_with(normalization));
+  const std::string program = test::read_file(folder / "t" / "network.py");
+  CHECK_MESSAGE(says(program, "\n\n\nCLASS_NAMES = " + names + "\nIMAGE_SIZE = 32\nNORMALIZATION = " + normalization),
+                program);
+  if (has_onnx()) {
+    REQUIRE(run_norma(folder.path(), "export --checkpoint o --threads 1 --output x.onnx", kNoPython).code == 0);
+    const std::string bytes = test::read_file(folder / "x.onnx");
+    CHECK(says(bytes, names));
+    CHECK(says(bytes, normalization));
+  }
 }

@@ -387,7 +387,7 @@ TEST_CASE("norma eval: the network of a checkpoint's metadata is named") {
   CHECK(outcome.code == 2);
   CHECK(
       outcome.err.starts_with("norma: weights: o/last.safetensors: expected those of this resnet18, got a file of "
-                              "convnext_atto with norm batch (by its metadata): load_state_dict: "));
+                              "convnext_atto with norm batch (by its metadata), with the tensors stem."));
 }
 
 TEST_CASE("norma eval: weights that are not finite, a loss that is not, and integers") {

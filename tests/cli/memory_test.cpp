@@ -1,5 +1,9 @@
 #include "cli/program.h"
+#include "core/factory.h"
+#include "data/safetensors.h"
 #include "json.h"
+#include "models/registry.h"
+#include "train/training_state.h"
 
 #include <regex>
 #include <string>
@@ -51,6 +55,49 @@ NORMA_LIMITED_TEST_CASE(
           prefix);
       CHECK_MESSAGE(smaller.code == 0, smaller.err);
     }
+  }
+}
+
+NORMA_LIMITED_TEST_CASE("norma eval, export: a small file that names a large network takes no memory for it") {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), arguments, "ulimit -v 1000000;");
+    CHECK(outcome.code == 2);
+    return outcome.err;
+  };
+  data::save_safetensors(folder / "w.safetensors",
+                         {{"stages.0.blocks.0.gamma", zeros({2})}, {"head.fc.weight", zeros({2, 0})}});
+  const std::string text =
+      "norma: weights: w.safetensors: expected those of this convnextv2_huge, got a file of no known network, with the "
+      "tensors stages.0.blocks.0.gamma, head.fc.weight\n";
+  CHECK(refusal("eval --model convnextv2_huge --dataset shapes --checkpoint w.safetensors") == text);
+  CHECK(refusal("export --model convnextv2_huge --num-classes 2 --checkpoint w.safetensors --output x.onnx") == text);
+  // As many classes as a network of 2 GB would have.
+  data::save_safetensors(folder / "w.safetensors",
+                         models::create_model("convnext_atto", {.num_classes = 3})->state_dict());
+  CHECK(refusal("export --model convnext_atto --num-classes 1000000 --checkpoint w.safetensors --output x.onnx") ==
+        "norma: weights: w.safetensors: expected a classifier of 1000000 classes, got one of 3; --num-classes says how "
+        "many the file has\n");
+}
+
+NORMA_LIMITED_TEST_CASE(
+    "norma eval, export, train --resume: a checkpoint that names another network takes no memory for it") {
+  const TemporaryFolder folder;
+  REQUIRE(
+      run_norma(folder.path(),
+                "train --model convnext_atto --patch-size 4 --dataset shapes --images 4 --batch-size 4 --test-images 4 "
+                "--threads 1 --quiet --output o")
+          .code == 0);
+  train::Checkpoint checkpoint = train::load_checkpoint(folder / "o" / "last.safetensors");
+  train::Recipe recipe = train::recipe_of(checkpoint);
+  recipe.model = checkpoint.model_name = "convnextv2_huge";
+  checkpoint.options[train::kRecipeKey] = train::to_json(recipe);
+  train::save_checkpoint(folder / "o" / "last.safetensors", checkpoint);
+  for (const std::string command :
+       {"eval --checkpoint o", "export --checkpoint o --output x.onnx", "train --resume o"}) {
+    const Outcome outcome = run_norma(folder.path(), command, "ulimit -v 1000000;");
+    CHECK(outcome.code == 2);
+    CHECK(outcome.err == "norma: checkpoint: expected the tensors of convnextv2_huge, got those of convnext_atto\n");
   }
 }
 

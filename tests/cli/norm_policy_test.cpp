@@ -87,7 +87,8 @@ TEST_CASE("norma: the placement of a convnext's norms is part of the run, and we
         "norma: resume: norm-policy: the run was started with that of 'pre.toml', and cannot go on with that of "
         "'post.toml'\n");
   CHECK(refusal("convert o/last.safetensors --from timm --to torchvision --output q.safetensors") ==
-        "norma: convert: tensor 'stages.0.blocks.0.norm_pre.weight': expected a name of timm's ConvNeXt or ResNet\n");
+        "norma: convert: tensor 'stages.0.blocks.0.norm_pre.weight': torchvision has none of this name, or of a "
+        "network like this\n");
   CHECK(
       refusal("export --checkpoint o --format torch --output q") ==
       "norma: export_torch: norm_policy: placement: expected inside, as timm and torchvision have no other, got pre\n");

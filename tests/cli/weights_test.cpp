@@ -38,7 +38,7 @@ TEST_CASE("norma average: the mean of two runs can be evaluated, and not resumed
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out == "the average of 2 checkpoints: m.safetensors\n");
   const auto value = [&](const std::string& file) {
-    for (const auto& [name, x] : train::load_weights(folder / file)) {
+    for (const auto& [name, x] : train::load_weights(folder / file).tensors) {
       if (name == "head.fc.bias") {
         return x.to_vector<double>()[3];
       }
@@ -75,14 +75,18 @@ TEST_CASE("norma convert: there and back again gives the same bytes, and says wh
   const TemporaryFolder folder;
   const data::NamedTensors state = models::create_model("convnext_atto", {.num_classes = 3, .seed = 5})->state_dict();
   data::save_safetensors(folder / "timm.safetensors", state, {{"origin", "a test"}});
-  for (const std::string library : {"torchvision", "facebook"}) {
+  for (const std::string library : {"torchvision", "facebook", "huggingface"}) {
     const std::string there = library + ".safetensors";
     const Outcome outcome =
         run_norma(folder.path(), "convert timm.safetensors --from timm --to " + library + " --output " + there);
     CHECK_MESSAGE(outcome.code == 0, outcome.err);
-    CHECK(outcome.out.find("head.fc.bias → " + std::string(library == "facebook" ? "head" : "classifier.2") +
+    CHECK(outcome.out.find("head.fc.bias → " +
+                           std::string(library == "facebook"      ? "head"
+                                       : library == "torchvision" ? "classifier.2"
+                                                                  : "classifier") +
                            ".bias\n") != std::string::npos);
-    CHECK(outcome.out.find(fmt::format("\n{} tensors, {} renamed, ", state.size(), state.size())) != std::string::npos);
+    CHECK(outcome.out.find(fmt::format("\n{0} tensors, {0} renamed: {1}; from timm.safetensors, under names of timm\n",
+                                       state.size(), there)) != std::string::npos);
     const std::string back = "from-" + there;
     const Outcome again =
         run_norma(folder.path(), "convert " + there + " --from " + library + " --to timm --output " + back);

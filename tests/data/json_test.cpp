@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <limits>
 
 using namespace norma;
@@ -38,6 +39,16 @@ TEST_CASE("json: as deep as 32 lists and objects, and no deeper") {
   }
   CHECK(parse_error(objects) == too_deep);
   CHECK(parse_json("op", "source", "{\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\": 1}").size() == 1);
+}
+
+TEST_CASE("json: reading takes a time proportional to the text") {
+  std::string text = "{";
+  for (int i = 0; i < 200'000; ++i) {  // took minutes where each object looked at all that were before it
+    text += fmt::format("{}\"{}\":{{\"a\":[{{}}]}}", i == 0 ? "" : ",", i);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(parse_json("op", "source", text + "}").size() == 200'000);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
 }
 
 TEST_CASE("json: no key twice in one object") {

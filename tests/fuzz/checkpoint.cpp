@@ -9,6 +9,7 @@ using namespace norma;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::MemoryFile file(fuzz::text_of(data, size));
+  fuzz::read([&] { train::load_weights(file.path()); });
   fuzz::read([&] {
     const train::Checkpoint checkpoint = train::load_checkpoint(file.path());
     models::recognize_model(checkpoint.model);

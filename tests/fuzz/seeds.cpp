@@ -139,7 +139,7 @@ void write_seeds(const std::filesystem::path& folder) {
 
   const data::Safetensors saved = data::load_safetensors(NORMA_SOURCE_DIR "/tests/reference/pytorch_files.safetensors");
   for (const auto& [name, x] : saved.tensors) {
-    if (name.ends_with(".zip") || name.ends_with(".pickles")) {
+    if (name.ends_with(".zip") || name.ends_with(".pickles") || name.ends_with(".protocol4")) {
       const auto* bytes = x.data<uint8_t>();
       write(folder / "pytorch_file" / name, std::string(bytes, bytes + x.numel()));
     }

@@ -80,6 +80,23 @@ nn::NamedTensors state_of(const std::string& model) {
   return state;
 }
 
+/// Under Norma's names.
+nn::NamedTensors own(const nn::NamedTensors& tensors) {
+  return find_weights("FILE", tensors).tensors;
+}
+
+nn::NamedTensors behind(const std::string& prefix, nn::NamedTensors tensors) {
+  for (auto& [name, x] : tensors) {
+    name.insert(0, prefix);
+  }
+  return tensors;
+}
+
+nn::NamedTensors joined(nn::NamedTensors a, const nn::NamedTensors& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 void check_same(const nn::NamedTensors& actual, const nn::NamedTensors& expected) {
   REQUIRE(actual.size() == expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -103,8 +120,8 @@ TEST_CASE("names: ConvNeXt-T has those of each library") {
     return sizes;
   };
   const auto in_timm = sizes_in(timm);
-  const auto in_torchvision = sizes_in(rename_state_dict(timm, Dialect::timm, Dialect::torchvision).tensors);
-  const auto in_facebook = sizes_in(rename_state_dict(timm, Dialect::timm, Dialect::facebook).tensors);
+  const auto in_torchvision = sizes_in(renamed(timm, Dialect::torchvision));
+  const auto in_facebook = sizes_in(renamed(timm, Dialect::facebook));
   for (const auto* names : {&in_timm, &in_torchvision, &in_facebook}) {
     CHECK(names->size() == 182);
   }
@@ -117,9 +134,9 @@ TEST_CASE("names: ConvNeXt-T has those of each library") {
     CHECK(in_torchvision.at(known.torchvision) == known.torchvision_sizes);
     CHECK(in_facebook.at(known.facebook) == known.sizes);
     // It is the same tensor.
-    const nn::NamedTensors one = {{known.torchvision, ones(known.torchvision_sizes)}};
-    CHECK(rename_state_dict(one, Dialect::torchvision, Dialect::timm).tensors[0].first == known.timm);
-    CHECK(rename_state_dict(one, Dialect::torchvision, Dialect::facebook).tensors[0].first == known.facebook);
+    const nn::NamedTensors one = own({{known.torchvision, ones(known.torchvision_sizes)}});
+    CHECK(one[0].first == known.timm);
+    CHECK(renamed(one, Dialect::facebook)[0].first == known.facebook);
   }
 }
 
@@ -128,67 +145,131 @@ TEST_CASE("names: there and back again is the same state dict") {
   for (const std::string model : {"convnext_atto", "convnext_tiny"}) {  // the small ones have convolutions as MLPs
     CAPTURE(model);
     const nn::NamedTensors state = state_of(model);
-    for (const Dialect other : {torchvision, facebook}) {
-      const Renamed there = rename_state_dict(state, timm, other);
-      CHECK(there.changed.size() == state.size());
-      check_same(rename_state_dict(there.tensors, other, timm).tensors, state);
-      const Dialect third = other == torchvision ? facebook : torchvision;
-      check_same(rename_state_dict(rename_state_dict(there.tensors, other, third).tensors, third, timm).tensors, state);
+    for (const Dialect other : {torchvision, facebook, huggingface}) {
+      const nn::NamedTensors there = renamed(state, other);
+      CHECK(there[0].first != state[0].first);
+      CHECK(find_weights("FILE", there).dialect == other);
+      check_same(own(there), state);
     }
   }
   const nn::NamedTensors second = state_of("convnextv2_atto");
-  const Renamed there = rename_state_dict(second, timm, facebook);
-  const auto gamma = std::find_if(there.tensors.begin(), there.tensors.end(),
-                                  [](const auto& tensor) { return tensor.first == "stages.1.0.grn.gamma"; });
-  REQUIRE(gamma != there.tensors.end());
-  CHECK(gamma->second.sizes() == Sizes{1, 1, 1, 320});
-  check_same(rename_state_dict(there.tensors, facebook, timm).tensors, second);
-  CHECK(error_of([&] { rename_state_dict(second, timm, torchvision); }) ==
-        "convert: tensor 'stages.0.blocks.0.mlp.grn.weight': torchvision has no ConvNeXt V2");
+  for (const auto& [dialect, name] : {std::pair<Dialect, std::string>{facebook, "stages.1.0.grn.gamma"},
+                                      {huggingface, "encoder.stages.1.layers.0.grn.weight"}}) {
+    const nn::NamedTensors there = renamed(second, dialect);
+    const auto gamma = std::ranges::find_if(there, [&](const auto& tensor) { return tensor.first == name; });
+    REQUIRE(gamma != there.end());
+    CHECK(gamma->second.sizes() == Sizes{1, 1, 1, 320});
+    check_same(own(there), second);
+  }
+  CHECK(error_of([&] { renamed(second, torchvision); }) ==
+        "convert: tensor 'stages.0.blocks.0.mlp.grn.weight': torchvision has none of this name, or of a network like "
+        "this");
+  for (const std::string model : {"resnet18", "resnet50"}) {
+    const nn::NamedTensors state = state_of(model);
+    check_same(renamed(state, torchvision), state);
+    check_same(own(renamed(state, huggingface)), state);
+    CHECK(error_of([&] { renamed(state, facebook); }) ==
+          "convert: tensor 'conv1.weight': facebook has none of this name, or of a network like this");
+  }
 }
 
-TEST_CASE("names: wrappers are taken off where all tensors have them") {
+TEST_CASE("names: those of Hugging Face") {
+  // by transformers 5.24: ResNetForImageClassification, ConvNextForImageClassification, ConvNextV2For…
+  for (const auto& [theirs, ours] : std::vector<std::pair<std::string, std::string>>{
+           {"resnet.embedder.embedder.convolution.weight", "conv1.weight"},
+           {"resnet.embedder.embedder.normalization.running_mean", "bn1.running_mean"},
+           {"resnet.encoder.stages.0.layers.0.shortcut.convolution.weight", "layer1.0.downsample.0.weight"},
+           {"resnet.encoder.stages.3.layers.1.shortcut.normalization.bias", "layer4.1.downsample.1.bias"},
+           {"resnet.encoder.stages.1.layers.0.layer.2.convolution.weight", "layer2.0.conv3.weight"},
+           {"resnet.encoder.stages.1.layers.10.layer.0.normalization.num_batches_tracked",
+            "layer2.10.bn1.num_batches_tracked"},
+           {"classifier.1.weight", "fc.weight"}}) {
+    CAPTURE(theirs);
+    const nn::NamedTensors network = {{theirs, ones({4})},
+                                      {"encoder.stages.0.layers.0.layer.0.convolution.weight", ones({4})}};
+    const FoundWeights found = find_weights("FILE", network);
+    CHECK(found.tensors[0].first == ours);
+  }
+  for (const auto& [theirs, ours] : std::vector<std::pair<std::string, std::string>>{
+           {"convnext.embeddings.patch_embeddings.weight", "stem.0.weight"},
+           {"convnextv2.embeddings.layernorm.bias", "stem.1.bias"},
+           {"convnext.encoder.stages.1.downsampling_layer.1.weight", "stages.1.downsample.1.weight"},
+           {"convnext.encoder.stages.0.layers.2.layer_scale_parameter", "stages.0.blocks.2.gamma"},
+           {"convnext.encoder.stages.3.layers.0.layernorm.weight", "stages.3.blocks.0.norm.weight"},
+           {"convnextv2.encoder.stages.3.layers.0.grn.bias", "stages.3.blocks.0.mlp.grn.bias"},
+           {"convnext.layernorm.weight", "head.norm.weight"},
+           {"classifier.weight", "head.fc.weight"}}) {
+    CAPTURE(theirs);
+    const nn::NamedTensors network = {{theirs, ones({4})},
+                                      {"convnext.encoder.stages.0.layers.1.dwconv.bias", ones({4})}};
+    CHECK(own(network)[0].first == ours);
+  }
+}
+
+TEST_CASE("names: a network behind any prefix, and what stands beside it") {
   using enum Dialect;
   const nn::NamedTensors state = state_of("resnet18");
-  nn::NamedTensors wrapped = {{"n_averaged", scalar(3, DType::int64)}};
-  for (const auto& [name, x] : state) {
-    wrapped.emplace_back("module._orig_mod.model." + name, x);
-  }
-  const Renamed plain = rename_state_dict(wrapped, torchvision, timm);
+  const nn::NamedTensors other = state_of("convnext_atto");
+  nn::NamedTensors wrapped =
+      joined({{"n_averaged", scalar(3, DType::int64)}}, behind("module._orig_mod.model.", state));
+  const FoundWeights plain = find_weights("FILE", wrapped);
   check_same(plain.tensors, state);
-  CHECK(plain.dropped == std::vector<std::string>{"n_averaged"});
-  CHECK(plain.reshaped.empty());
-  REQUIRE(plain.changed.size() == state.size());
-  CHECK(plain.changed[0] == std::pair<std::string, std::string>{"module._orig_mod.model.conv1.weight", "conv1.weight"});
-  CHECK(rename_state_dict(state, timm, torchvision).changed.empty());
-  CHECK(error_of([&] { rename_state_dict(state, timm, facebook); }) ==
-        "convert: tensor 'conv1.weight': expected a ConvNeXt, as facebook has no ResNet");
-  CHECK(recognize_dialect(wrapped) == torchvision);
-  check_same(unwrapped_state_dict(wrapped), state);
-  wrapped.emplace_back("fc.extra", ones({1}));  // now the wrapper is not around everything
-  CHECK(error_of([&] { rename_state_dict(wrapped, torchvision, timm); }) ==
-        "convert: tensor 'module._orig_mod.model.conv1.weight': expected a name of a ResNet, as others are");
+  CHECK(plain.left_out == std::vector<std::string>{"n_averaged"});
+  CHECK(plain.prefix == "module._orig_mod.model.");
+  CHECK(plain.dialect == torchvision);
+  CHECK(plain.in_file[0] == "module._orig_mod.model.conv1.weight");
+  // Self-supervised training: others beside it, and names that the library does not have.
+  for (const auto& [dialect, network] : {std::pair<Dialect, nn::NamedTensors>{torchvision, state},
+                                         {timm, other},
+                                         {facebook, renamed(other, facebook)},
+                                         {huggingface, behind("convnext.", renamed(other, huggingface))}}) {
+    nn::NamedTensors file =
+        joined(behind("module.encoder.", network),
+               {{"module.predictor.0.weight", ones({2, 2})}, {"module.encoder.projector.0.bias", ones({2})}});
+    const FoundWeights found = find_weights("FILE", file);
+    CHECK(found.dialect == dialect);
+    CHECK(found.prefix == "module.encoder.");
+    CHECK(found.left_out == std::vector<std::string>{"module.predictor.0.weight"});
+    CHECK(found.tensors.back().first == "projector.0.bias");
+    CHECK(found.tensors.size() == network.size() + 1);
+  }
+  // Averages, also of Lightning, are taken where they are asked for.
+  const nn::NamedTensors two =
+      joined(behind("state_dict.model.", state), behind("state_dict.ema_model.module.", state));
+  CHECK(find_weights("FILE", two).prefix == "state_dict.model.");
+  CHECK(find_weights("FILE", two, {.averages = true}).prefix == "state_dict.ema_model.module.");
+  CHECK(find_weights("FILE", behind("model_ema.", state)).prefix == "model_ema.");
+  CHECK(error_of([&] { find_weights("FILE", state, {.averages = true}); }) ==
+        "weights: FILE: expected averages of the weights (state_dict_ema, model_ema, …), got none");
+  // Of several networks one must be named.
+  const nn::NamedTensors both = joined(behind("student.module.", state), behind("teacher.", state));
+  CHECK(error_of([&] { find_weights("FILE", both); }) ==
+        "weights: FILE: expected the weights of one network, got several, behind teacher., student.module.; "
+        "--weights-prefix names one");
+  CHECK(find_weights("FILE", both, {.prefix = "student"}).prefix == "student.module.");
+  CHECK(find_weights("FILE", both, {.prefix = "teacher."}).prefix == "teacher.");
+  CHECK(find_weights("FILE", joined(state, behind("momentum_encoder.", state))).prefix.empty());
+  CHECK(find_weights("FILE", joined(behind("state_dict.", state), behind("best.", state))).prefix == "state_dict.");
 }
 
-TEST_CASE("names: what is not of the library, with the library that it is of") {
-  using enum Dialect;
-  const auto error = [](const std::string& name, Dialect from) {
-    return error_of([&] { rename_state_dict({{name, ones({4})}}, from, timm); });
-  };
-  CHECK(error("stem.0.bias", torchvision) ==
-        "convert: tensor 'stem.0.bias': expected a name of torchvision's ConvNeXt or ResNet; it is one of timm's: "
-        "--from timm");
-  CHECK(error("features.1.0.block.1.bias", torchvision) ==
-        "convert: tensor 'features.1.0.block.1.bias': expected a name of torchvision's ConvNeXt or ResNet");
+TEST_CASE("names: those of no known network stay, behind the wrappers that all have") {
+  const nn::NamedTensors own_names = {{"net.0.weight", ones({2})}, {"head.weight", ones({2})}};
+  check_same(own(own_names), own_names);
+  CHECK(!find_weights("FILE", own_names).dialect);
+  check_same(own(behind("module.", own_names)), own_names);
+  // In a file with dicts, those of the weights.
+  const nn::NamedTensors file = joined(behind("model.module.", own_names), {{"optimizer.state.0.exp_avg", ones({2})}});
+  const FoundWeights found = find_weights("FILE", file, {.has_dicts = true});
+  check_same(found.tensors, own_names);
+  CHECK(found.left_out == std::vector<std::string>{"optimizer.state.0.exp_avg"});
+  CHECK(find_weights("FILE", joined(file, behind("model_ema.", own_names)), {.averages = true, .has_dicts = true})
+            .prefix == "model_ema.");
   for (const char* name : {"", ".", "stages", "stages.", "stages.0.blocks.0.", "stages.4.blocks.0.gamma",
                            "stages.0.downsample.0.bias", "stages.-1.blocks.0.gamma", "stages.0.blocks.x.gamma",
-                           "stages.99999999999999999999.blocks.0.gamma", "stem.2.bias", "head.fc", "norm_pre.weight"}) {
+                           "stages.99999999999999999999.blocks.0.gamma", "stem.2.bias", "norm_pre.weight"}) {
     CAPTURE(name);
-    CHECK(error(name, timm).starts_with(fmt::format("convert: tensor '{}': expected a name of timm's ConvNeXt", name)));
+    CHECK(!find_weights("FILE", {{name, ones({4})}}).dialect);
   }
-  CHECK(error_of([] {
-          rename_state_dict({{"stages.0.blocks.0.mlp.fc1.weight", ones({8, 2, 3, 3})}}, timm, facebook);
-        }) ==
-        "convert: tensor 'stages.0.blocks.0.mlp.fc1.weight': expected 16 elements, for sizes [8, 2], got sizes [8, 2, "
-        "3, 3]");
+  // Sizes that no library has stay, too.
+  CHECK(own({{"stages.0.0.pwconv1.weight", ones({8, 2, 3, 3})}})[0].second.sizes() == Sizes{8, 2, 3, 3});
 }

@@ -37,7 +37,7 @@ TEST_CASE("average: in float64, with the counters and the description of the new
   save_checkpoint(folder / "a", checkpoint(20, {1e8F, 1}, 7));
   save_checkpoint(folder / "b", checkpoint(30, {1, 2}, 9));
   save_checkpoint(folder / "c", checkpoint(10, {-1e8F, 6}, 5));
-  const Checkpoint mean = average_checkpoints({folder / "a", folder / "b", folder / "c"}, Weights::model);
+  const Checkpoint mean = average_checkpoints({folder / "a", folder / "b", folder / "c"});
   REQUIRE(mean.model.size() == 2);
   CHECK(mean.model[0].first == "bn.num_batches_tracked");  // wide dtypes come first in the files
   CHECK(mean.model[0].second.to_vector<int64_t>() == std::vector<int64_t>{9});
@@ -48,8 +48,7 @@ TEST_CASE("average: in float64, with the counters and the description of the new
   CHECK(mean.options.at("recipe") == "{}");
   CHECK(mean.options.at("averaged").find((folder / "c").string()) != std::string::npos);
   CHECK(mean.optimizer.empty());
-  CHECK(average_checkpoints({folder / "b"}, Weights::model).model[1].second.to_vector<float>() ==
-        std::vector<float>{1, 2});
+  CHECK(average_checkpoints({folder / "b"}).model[1].second.to_vector<float>() == std::vector<float>{1, 2});
 }
 
 TEST_CASE("average: files with weights only, counters are the last file's") {
@@ -57,7 +56,7 @@ TEST_CASE("average: files with weights only, counters are the last file's") {
   for (const auto& [name, step] : {std::pair<std::string, int64_t>{"a", 4}, {"b", 2}}) {
     data::save_safetensors(folder / name, checkpoint(0, {static_cast<float>(step)}, step).model);
   }
-  const Checkpoint mean = average_checkpoints({folder / "a", folder / "b"}, Weights::model);
+  const Checkpoint mean = average_checkpoints({folder / "a", folder / "b"});
   CHECK(mean.step == -1);
   CHECK(mean.model[0].second.to_vector<int64_t>() == std::vector<int64_t>{2});
   CHECK(mean.model[1].second.to_vector<float>() == std::vector<float>{3});
@@ -72,7 +71,7 @@ TEST_CASE("average: what differs is named") {
     Checkpoint other = checkpoint(30, {1, 2}, 9);
     change(other);
     save_checkpoint(b, other);
-    return error_of([&] { average_checkpoints({a, b}, Weights::model); });
+    return error_of([&] { average_checkpoints({a, b}); });
   };
   CHECK(error([](Checkpoint& c) { c.model[0].second = ones({3}); }) ==
         "average: " + b + ": tensor 'fc.weight': expected sizes [2], as in " + a + ", got [3]");
@@ -99,9 +98,9 @@ TEST_CASE("average: what differs is named") {
         }) == "average: " + b + ": tensor 'fc.weight': expected finite numbers, got 1 of 2 that are NaN or infinite");
   data::save_safetensors(b, {{"fc.weight", ones({2})}});
   CHECK(error_of([&] {
-          average_checkpoints({a, b}, Weights::model);
+          average_checkpoints({a, b});
         }) == "average: " + b + ": expected a checkpoint, as " + a + " is, got weights only");
-  CHECK(error_of([] { average_checkpoints({}, Weights::model); }) == "average: expected checkpoints, got none");
+  CHECK(error_of([] { average_checkpoints({}); }) == "average: expected checkpoints, got none");
 }
 
 TEST_CASE("average: the best checkpoints of a folder, each step once") {

@@ -84,15 +84,17 @@ TEST_CASE("checkpoint: weights of a checkpoint and of a plain file") {
   const TemporaryFolder folder;
   const Checkpoint saved = example();
   save_checkpoint(folder / "checkpoint", saved);
-  check_same(load_weights(folder / "checkpoint"), saved.model);
+  check_same(load_weights(folder / "checkpoint").tensors, saved.model);
   // A network of another program may well have parts called optimizer.
   data::save_safetensors(folder / "weights", {{"optimizer.weight", ones({2})}});
-  check_same(load_weights(folder / "weights"), {{"optimizer.weight", ones({2})}});
+  check_same(load_weights(folder / "weights").tensors, {{"optimizer.weight", ones({2})}});
 
-  check_same(load_weights(folder / "checkpoint", Weights::ema), saved.ema);
-  const auto refused = [&](const char* name) { return error_of([&] { load_weights(folder / name, Weights::ema); }); };
-  CHECK(refused("weights") == "checkpoint: " + (folder / "weights").string() +
-                                  ": expected a checkpoint with averages of the weights, got a file with weights only");
+  check_same(load_weights(folder / "checkpoint", {.use_ema = true}).tensors, saved.ema);
+  const auto refused = [&](const char* name) {
+    return error_of([&] { load_weights(folder / name, {.use_ema = true}); });
+  };
+  CHECK(refused("weights") == "weights: " + (folder / "weights").string() +
+                                  ": expected averages of the weights (state_dict_ema, model_ema, …), got none");
   Checkpoint without = saved;
   without.ema.clear();
   save_checkpoint(folder / "without", without);

@@ -316,8 +316,8 @@ TEST_CASE("freeze: a resumed run goes on with the same bits and log, and refuses
     Trainer rest(recipe, {.output = folder / part_name, .resumed = recovery, .log_interval = 1, .quiet = true},
                  checkpoint);
     rest.run();
-    const nn::NamedTensors end = load_weights(folder / part_name / "last.safetensors");
-    const nn::NamedTensors expected = load_weights(folder / whole_name / "last.safetensors");
+    const nn::NamedTensors end = load_weights(folder / part_name / "last.safetensors").tensors;
+    const nn::NamedTensors expected = load_weights(folder / whole_name / "last.safetensors").tensors;
     for (size_t i = 0; i < end.size(); ++i) {
       CHECK_MESSAGE(max_difference(end[i].second, expected[i].second) == 0, end[i].first);
     }
