@@ -8,7 +8,7 @@ faults=0
 rm -rf "$work"
 mkdir -p "$work/bin" "$work/tree/.ci" "$work/tree/python" "$work/tree/tests/house" "$work/tree/build/python-tools/bin" "$work/home"
 cp "$root/.ci/run" "$work/tree/.ci/run"
-for tool in awk bash dirname grep head mktemp paste rm sed sort tail tee; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
+for tool in awk bash dirname grep head mktemp paste rm sed sort tail tee wc; do ln -s "$(command -v "$tool")" "$work/bin/$tool"; done
 
 fake() {  # fake FILE BODY: a command that fails where FAKE_FAULT is a part of its command line
   printf '#!%s\n%s\n' "$(command -v bash)" "$2" >"$1"
@@ -25,7 +25,11 @@ echo "100% tests passed, 0 tests failed out of 40"'
 fake "$work/bin/ctest" "$wrong; $tests"
 fake "$work/tree/run" "$wrong; if [ \"\$1\" = test ]; then shift; $tests; else says \"\$@\"; fi"
 # shellcheck disable=SC2016
-fake "$work/tree/.ci/reach.py" '[ -z "${FAKE_LOST:-}" ] || [ "${NORMA_CI_ALL:-}" = 1 ] || exit 1
+fake "$work/tree/.ci/reach.py" 'if [ "${1:-}" = --tidy ]; then
+  for ((i = 0; i < ${FAKE_FILES:-3}; ++i)); do echo x.cpp; done
+  exit
+fi
+[ -z "${FAKE_LOST:-}" ] || [ "${NORMA_CI_ALL:-}" = 1 ] || exit 1
 for part in tidy release:core release:ops emulated:core emulated:ops asan:core asan:ops site python wheel cuda portable debian; do
   if [[ " ${FAKE_LEFT_OUT:-} " == *" ${part%:*} "* ]] && [ -z "${NORMA_CI_ALL:-}" ]; then
     echo "$part   left out: nothing"
@@ -53,6 +57,8 @@ expect() {  # expect WHAT CODE TEXT…
 
 ci
 expect 'no fault' 0 '0 failed' 'cuda-release               NOT RUN'
+ci FAKE_FILES=2000
+expect 'a part that would not end in time' 0 'clang-tidy                 NOT RUN' 'it would take 83 min' 'wheel                      passed'
 for fault in 'lint --tidy' 'configure --preset cpu-release' 'build --preset cpu-release' '--preset cpu-release -L ^(core|ops)$' \
              '--preset cpu-release -L ^cuda-emulated$' 'lessons --site' python wheel 'configure --preset cpu-asan' \
              'build --preset cpu-asan' '--preset cpu-asan -L' '-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG' '--preset cpu-portable -L' \
