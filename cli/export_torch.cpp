@@ -29,7 +29,9 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
   // It becomes the folder at the end, so that a killed export leaves nothing that the next one refuses.
   std::filesystem::path partial = folder.has_filename() ? folder : folder.parent_path();
   partial += ".partial";
-  if (!train::holds_only(partial, {"weights.safetensors", "example.safetensors", kProgramName})) {
+  const auto status = std::filesystem::symlink_status(partial);
+  if (!std::filesystem::is_directory(status) ||
+      !train::holds_only(partial, {"weights.safetensors", "example.safetensors", kProgramName})) {
     train::check_new("export", "--output", partial);
   }
   const ScratchFolder scratch("export", partial);

@@ -117,11 +117,13 @@ class MpirunErrors {
     const bool is_edge = dashes > 60 && line_ + dashes + 1 == held_.size();
     const bool is_framed = line_ > 0;
     line_ = held_.size();
-    if (is_framed != is_edge) {
+    constexpr size_t kLongest = 4096;  // of a frame
+    if (is_framed != is_edge && held_.size() < kLongest) {
       return;  // the first line of a frame, or one inside
     }
     const size_t words = held_.find('\n') + 1;
-    if (is_framed && (held_.compare(words, 8, "prterun ") == 0 || held_.compare(words, 7, "mpirun ") == 0)) {
+    if (is_framed && held_.find("exited") != std::string::npos &&
+        (held_.compare(words, 8, "prterun ") == 0 || held_.compare(words, 7, "mpirun ") == 0)) {
       const auto after = [&](std::string_view text) { return held_.find(text) + text.size(); };
       if (const size_t rank = after("process rank "), process = after(" with PID "); rank < process) {
         ended_ = fmt::format("rank {} (process {})", held_.substr(rank, held_.find(' ', rank) - rank),
@@ -218,6 +220,7 @@ int start_processes(std::string_view command, int64_t processes) {
   const pid_t self = ::getpid();
   int errors[2];
   check(::pipe2(errors, O_CLOEXEC) == 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
+  ::signal(SIGCHLD, SIG_DFL);  // where a parent ignored it, waitpid() would know nothing of the child
   const pid_t child = ::fork();
   check(child >= 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
   if (child == 0) {
@@ -236,18 +239,24 @@ int start_processes(std::string_view command, int64_t processes) {
   ::close(errors[1]);
   MpirunErrors said;
   int status = 0;
-  for (bool is_open = true, has_ended = false; !has_ended;) {
-    // What mpirun leaves behind may hold its stderr open.
+  bool has_ended = false;
+  for (bool is_open = true; is_open || !has_ended;) {
+    // What mpirun leaves behind may hold its stderr open, and what it wrote last is still in the pipe when it has
+    // ended.
     pollfd from{.fd = errors[0], .events = POLLIN, .revents = 0};
     constexpr int kMilliseconds = 50;
-    if (is_open && ::poll(&from, 1, kMilliseconds) > 0) {
+    if (is_open && ::poll(&from, 1, has_ended ? 0 : kMilliseconds) > 0) {
       std::array<char, 4096> text;
       const ssize_t size = ::read(errors[0], text.data(), text.size());
       is_open = size > 0 || (size < 0 && errno == EINTR);
       said.read({text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0))});
       continue;
     }
-    has_ended = ::waitpid(child, &status, is_open ? WNOHANG : 0) == child;
+    if (has_ended) {
+      break;
+    }
+    const pid_t ended = ::waitpid(child, &status, is_open ? WNOHANG : 0);
+    has_ended = ended == child || (ended < 0 && errno != EINTR);
   }
   said.flush();
   ::close(errors[0]);

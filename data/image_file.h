@@ -36,7 +36,7 @@ inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 /// Throws Error "op: image: …" unless the image has pixels, 1 or 3 channels, and as many bytes as that makes.
 void check_image(std::string_view op, const Image& image);
 
-/// Reads a JPEG (with libjpeg-turbo, or stb in a build without it), a PNG, a BMP without compression, a raw PNM (P5,
+/// Reads a JPEG (in a build with libjpeg-turbo), a PNG, a BMP without compression, a raw PNM (P5,
 /// P6), or, as far as the build has libwebp, libtiff and giflib, a WebP, TIFF or GIF, of which the first picture
 /// counts. The first bytes decide which, not the name. Of 16 bits a channel, a PNG's are cut to the upper 8, and a
 /// PNM's are scaled to 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left out. The orientation

@@ -84,6 +84,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 nlohmann::json parse_json(std::string_view op, std::string_view source, std::string_view text, int most_deep) {
+  // The parser takes it for the end.
+  check(text.find('\0') == std::string_view::npos, op, "{}: expected JSON, got a byte of 0 in it", source);
   Builder builder(op, source, most_deep);
   nlohmann::json::sax_parse(text, &builder);
   return builder.take();

@@ -119,7 +119,9 @@ class PngReader {
 
 void decode_png(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
   // The sizes behind the signature, and the length and kind of the first chunk: checked before libpng does any work.
-  if (bytes.size() >= 24 && bytes.substr(12, 4) == "IHDR"sv) {
+  image.height = image.width = 0;
+  if (bytes.size() >= 24) {  // else libpng finds no header
+    check_fault(bytes.substr(12, 4) == "IHDR"sv ? "" : "it does not begin with a header", name);
     const auto* header = reinterpret_cast<png_const_bytep>(bytes.data());
     check_image_size(name, png_get_uint_32(header + 20), png_get_uint_32(header + 16));
     image.height = png_get_uint_32(header + 20);

@@ -160,7 +160,7 @@ class Content {
     if (global == "torch.Size" && items.size() == 1 && sequence(*items[0]).size() <= static_cast<size_t>(kMaxRank)) {
       return *items[0];
     }
-    if (global.starts_with(kParameters) && !items.empty()) {
+    if (global.starts_with(kParameters) && !items.empty() && items[0]->as<PickleValue::Object>() != nullptr) {
       return *items[0];
     }
     const auto* const first = items.empty() ? nullptr : items[0]->as<PickleValue::Global>();
@@ -214,7 +214,7 @@ class Content {
     const std::vector<const PickleValue*>& items = sequence(id);
     const auto* const kind = items.empty() ? nullptr : items[0]->as<std::string>();
     const auto* const type = items.size() < 5 ? nullptr : items[1]->as<PickleValue::Global>();
-    if (kind != nullptr && *kind == "module" && items.size() > 1) {
+    if (kind != nullptr && *kind == "module" && items.size() > 1 && items[1]->as<PickleValue::Global>() != nullptr) {
       return *items[1];
     }
     const auto* const key = items.size() < 5 ? nullptr : items[2]->as<std::string>();
@@ -324,7 +324,9 @@ class Content {
     if (!all.defined()) {
       const std::string bytes = source(numbers);
       all = empty({numbers.count}, {.dtype = dtype, .device = kCpu});
-      if (numbers.type->bytes == size_of(dtype)) {
+      if (bytes.empty()) {
+        // nothing to copy, and perhaps no memory
+      } else if (numbers.type->bytes == size_of(dtype)) {
         std::memcpy(all.raw_data(), bytes.data(), bytes.size());
       } else {
         widen_integers(bytes, numbers.type->bytes, all.data<int32_t>());

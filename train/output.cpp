@@ -82,7 +82,8 @@ bool holds_only(const std::filesystem::path& folder, std::initializer_list<std::
   std::error_code error;
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (std::ranges::none_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); })) {
+    if (!entry->is_regular_file(error) ||
+        std::ranges::none_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); })) {
       return false;
     }
   }

@@ -9,7 +9,7 @@
 #include <string_view>
 
 // One norm on its way through the op: norm.cpp computes and records it, backward.cpp calls the kernels for its
-// gradients, double_backward.cpp makes those differentiable.
+// gradients and makes those differentiable.
 
 namespace norma::norm_detail {
 
@@ -107,8 +107,6 @@ struct NeededGradients {
 Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs);
 /// dy where node.bits are set, else 0.
 Tensor mask_by_bits(const NormNode& node, const Tensor& dy);
-
-// --- double_backward.cpp --------------------------------------------------------------------------------------------
 
 /// norm_backward() as an op of its own on the tape, for higher derivatives.
 Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs);

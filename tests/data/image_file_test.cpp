@@ -445,3 +445,19 @@ TEST_CASE("resize_and_crop: the middle of the image with its shorter side resize
   CHECK(error_of([&] { crop(noise(), 15, 0, 6, 4); }) ==
         "crop: expected a window inside 20 x 30 pixels, got 6 x 4 from row 15 and column 0 on");
 }
+
+TEST_CASE("png: a chunk before the header is no image, whatever was read before") {
+  const TemporaryFolder folder;
+  Image image;
+  image.set_size(4, 4, 3);
+  write_png(folder / "a.png", image);
+  const std::string sound = test::read_file(folder / "a.png");
+  using namespace std::string_literals;
+  const std::string text = "\0\0\0\1tEXta\0\0\0\0"s;  // its check sum is wrong, too
+  Image into;
+  for (const int64_t size : {0, 1}) {
+    into.set_size(size, size, 3);
+    CHECK(error_of([&] { decode_image(sound.substr(0, 8) + text + sound.substr(8), "a.png", 3, into); }) ==
+          "image: a.png: damaged: it does not begin with a header");
+  }
+}

@@ -99,3 +99,8 @@ TEST_CASE("json: values are taken as what they are") {
   CHECK(error_of([&] { json_field<bool>("op", value("{}"), "a"); }) == "op: a: missing");
   CHECK(error_of([&] { json_field<bool>("op", value("[]"), "a"); }) == "op: expected an object, got []");
 }
+
+TEST_CASE("json: a byte of 0 is no end") {
+  CHECK(error_of([] { parse_json("op", "f", std::string_view("{}\0garbage", 10)); }) ==
+        "op: f: expected JSON, got a byte of 0 in it");
+}
