@@ -27,7 +27,8 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
   const TorchNetwork torch = export_torch(network.recipe.model, train::model_options(network.recipe),
                                           network.model->state_dict(), library, limit, network.about);
   // It becomes the folder at the end, so that a killed export leaves nothing that the next one refuses.
-  std::filesystem::path partial = folder.has_filename() ? folder : folder.parent_path();
+  const std::filesystem::path whole = folder.has_filename() ? folder : folder.parent_path();
+  std::filesystem::path partial = whole;
   partial += ".partial";
   const auto status = std::filesystem::symlink_status(partial);
   if (!std::filesystem::is_directory(status) ||
@@ -51,7 +52,7 @@ void write_torch(const ExportedNetwork& network, const std::filesystem::path& fo
     said = ran.out;
   }
   std::error_code error;
-  std::filesystem::rename(partial, folder.has_filename() ? folder : folder.parent_path(), error);  // nothing, or empty
+  std::filesystem::rename(partial, whole, error);  // nothing, or empty
   check(!error, "export", "cannot make the folder {}: {}", folder.string(), error.message());
   const size_t line = ran.err.rfind('\n') + 1;  // 0 where there is one line; the last one has the reason
   check(ran.code == 0, "export", "--check: expected {} to end without an error, got: {}", program,

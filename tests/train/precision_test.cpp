@@ -67,7 +67,7 @@ void train_in_16_bits(const char* model, std::initializer_list<const char*> prec
 
 }  // namespace
 
-// Of float16, whose products are slow on CPUs, one network each.
+// The products of float16 are slow on CPUs, so each network has one precision with it.
 TEST_CASE("precision: a small ResNet trains in 16 bits to nearly the loss of float32" * doctest::test_suite("again")) {
   train_in_16_bits("resnet18", {"amp_bfloat16", "bfloat16", "amp_float16"});
 }
