@@ -10,13 +10,13 @@ Markdown table, and writes all figures to benchmarks/results/PROCESSOR/grad_chec
 """
 import argparse
 import datetime
-import json
 import os
 import pathlib
 import statistics
 
 import peers
 import processor
+import records
 
 HERE = pathlib.Path(__file__).resolve().parent
 BATCHES = (8, 32)
@@ -81,11 +81,10 @@ def main():
     print("\n".join(table(rows)))
     machine = processor.describe()
     folder = options.results / machine["folder"]
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "grad_checkpointing.json"
     made = {"processor": machine, "date": datetime.date.today().isoformat(), "threads": options.threads,
             "rounds": options.rounds, "versions": programs.versions, "rows": rows}
-    path.write_text(json.dumps(made, indent=1) + "\n")
+    records.write(path, made)
     print(f"\n{machine['name']}, {options.threads} threads, {options.rounds} rounds, {programs.versions['pytorch']}, "
           f"{made['date']}\nwritten: {os.path.relpath(path)}")
 

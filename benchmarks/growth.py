@@ -26,6 +26,7 @@ import time
 
 import peers
 import processor
+import records
 
 HERE = pathlib.Path(__file__).resolve().parent
 OFF = 0.15  # the share from which on a point is off the line
@@ -337,8 +338,7 @@ def main():
             result = {"processor": machine, "date": datetime.date.today().isoformat(), "threads": options.threads,
                       "rounds": setting["rounds"], "versions": programs.versions, "setting": setting,
                       "axes": {known: axes[known] for known in AXES if known in axes}}
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(result, indent=1) + "\n")
+            records.write(path, result)
     return None if options.quick else write_pages(options.root)
 
 

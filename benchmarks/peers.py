@@ -24,6 +24,7 @@ import sys
 import tempfile
 
 import processor
+import records
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -282,7 +283,6 @@ def main():
     programs = Programs(options)
     machine = processor.describe(options.isa)
     folder = options.results / machine["folder"]
-    folder.mkdir(parents=True, exist_ok=True)
     path = folder / "peers.json"
 
     def finish(part, rows, table, rounds=options.rounds):
@@ -291,7 +291,7 @@ def main():
         made = {"date": datetime.date.today().isoformat(), "threads": options.threads, "versions": programs.versions}
         before = json.loads(path.read_text()) if path.exists() else {}
         after = before | {"processor": machine, part: made | {"rounds": rounds, "rows": rows}}
-        path.write_text(json.dumps(after, indent=1) + "\n")
+        records.write(path, after)
 
     def networks(part, cases):
         rows = [{"name": name} | network(programs, *arguments, **more) for name, arguments, more in cases]

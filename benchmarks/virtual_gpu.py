@@ -27,6 +27,7 @@ import subprocess
 import sys
 import tempfile
 
+import records
 from launches import name_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -243,7 +244,7 @@ def main():
         print("\n".join(table(rows, gpus)))
         return
     text = page((ROOT / "docs/cuda.md").read_text(), rows, gpus)
-    stored.write_text(json.dumps(rows, indent=1) + "\n")
+    records.write(stored, rows)
     (ROOT / "docs/cuda.md").write_text(text)
 
 
