@@ -58,19 +58,30 @@ int run(const State& state) {
   // A ResNet's names are the same in both.
   check(!from || state.from == library || (library == "torchvision" && state.from == "timm"), "convert",
         "--from: expected {}, whose names '{}' has, got {}", library, state.inputs.front(), state.from);
-  const data::NamedTensors tensors = models::renamed(given.tensors, to);
+  data::NamedTensors own;
+  std::vector<std::string> in_file;
+  std::vector<std::string> left_out;
+  for (size_t i = 0; i < given.tensors.size(); ++i) {
+    if (models::is_in_network(given.tensors[i].first)) {
+      own.push_back(given.tensors[i]);
+      in_file.push_back(given.in_file[i]);
+    } else {
+      left_out.push_back(given.in_file[i]);
+    }
+  }
+  const data::NamedTensors tensors = models::renamed(own, to);
   // Only the weights of a checkpoint are converted: its metadata on the run uses Norma's names.
   data::save_safetensors(output, tensors,
                          train::is_checkpoint(input) ? std::map<std::string, std::string>() : given.metadata);
   size_t changed = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (const std::string& name = tensors[i].first; name != given.in_file[i]) {
+    if (const std::string& name = tensors[i].first; name != in_file[i]) {
       ++changed;
-      train::say("{} → {}\n", excerpt(given.in_file[i]), excerpt(name));
+      train::say("{} → {}\n", excerpt(in_file[i]), excerpt(name));
     }
   }
-  train::say("{} tensors, {} renamed: {}; from {}{}\n", tensors.size(), changed, state.output, input.string(),
-             given.text);
+  train::say("{} tensors, {} renamed: {}; from {}{}{}\n", tensors.size(), changed, state.output, input.string(),
+             given.text, left_out.empty() ? "" : "; not of the network, left out: " + excerpt_list(left_out));
   return kSuccess;
 }
 

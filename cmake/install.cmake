@@ -30,5 +30,5 @@ configure_package_config_file(cmake/normaConfig.cmake.in ${PROJECT_BINARY_DIR}/n
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/normaConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/normaConfig.cmake ${PROJECT_BINARY_DIR}/normaConfigVersion.cmake cmake/FindoneDNN.cmake
               cmake/FindCUDNN.cmake cmake/FindNCCL.cmake cmake/FindJPEGTurbo.cmake cmake/FindWebP.cmake cmake/FindZip.cmake
-              cmake/nvidia_in_python.cmake
+              cmake/found_library.cmake cmake/nvidia_in_python.cmake
         DESTINATION ${package_dir})

@@ -115,6 +115,12 @@ DLManagedTensor* to_dlpack(const Tensor& x) {
   return &exported.release()->managed;
 }
 
+std::pair<int, int> dlpack_device(const Tensor& x) {
+  check_defined("to_dlpack", "x", x);
+  const DLDevice device = dl_device_of(x.device());
+  return {device.device_type, device.device_id};
+}
+
 Tensor from_dlpack(DLManagedTensor* managed) {
   check(managed != nullptr, "from_dlpack", "managed: expected a tensor, got none");
   const DLTensor& given = managed->dl_tensor;

@@ -2,6 +2,8 @@
 
 #include "core/tensor.h"
 
+#include <utility>
+
 struct DLManagedTensor;  // of dlpack/dlpack.h
 
 namespace norma {
@@ -14,6 +16,9 @@ namespace norma {
 /// waits for the work of CUDA's default stream; work of the taker in streams that do not wait for that one must be done
 /// before. Throws Error for cuda-emulated, whose memory nobody else may touch.
 DLManagedTensor* to_dlpack(const Tensor& x);
+
+/// DLPack's type and number of the device that to_dlpack() would name. Waits for nothing.
+std::pair<int, int> dlpack_device(const Tensor& x);
 
 /// A tensor on the memory of another framework, without a copy; it takes over `managed` and calls its deleter when the
 /// last tensor on that memory is gone and Norma's work on it is done. The other side's changes are seen, but not

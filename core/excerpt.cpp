@@ -53,6 +53,17 @@ std::string without_control(std::string_view text, const F& keep) {
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t size = character_size(text);
+    if (size == 0) {
+      return false;
+    }
+    text.remove_prefix(size);
+  }
+  return true;
+}
+
 std::string plain_text(std::string_view text) {
   return without_control(text, [](char c) { return c == '\n' || c == '\t'; });
 }

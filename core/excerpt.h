@@ -8,6 +8,9 @@
 
 namespace norma {
 
+/// True iff the bytes are UTF-8, by the table of well-formed byte sequences of the Unicode standard (3-7).
+bool is_utf8(std::string_view text);
+
 /// The text made safe for a terminal: control characters except line breaks and tabs, and bytes that are not UTF-8,
 /// become '?'.
 std::string plain_text(std::string_view text);

@@ -32,39 +32,10 @@ constexpr int64_t kMaxFolders = int64_t{1} << 16;
 constexpr std::array<std::string_view, 10> kExtensions = {".jpg", ".jpeg", ".png",  ".ppm",  ".bmp",
                                                           ".pgm", ".tif",  ".tiff", ".webp", ".gif"};
 
-/// The length of the character that begins the text, by the table of well-formed byte sequences of the Unicode standard
-/// (3-7); 0 if it is none.
-size_t utf8_length(std::string_view text) {
-  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<uint8_t>(text[i]) : 0; };
-  const auto in = [&](size_t i, int low, int high) { return byte(i) >= low && byte(i) <= high; };
-  const int first = byte(0);
-  if (first < 0x80) {
-    return 1;
-  }
-  if (in(0, 0xC2, 0xDF)) {
-    return in(1, 0x80, 0xBF) ? 2 : 0;
-  }
-  if (in(0, 0xE0, 0xEF)) {
-    return in(1, first == 0xE0 ? 0xA0 : 0x80, first == 0xED ? 0x9F : 0xBF) && in(2, 0x80, 0xBF) ? 3 : 0;
-  }
-  return in(0, 0xF0, 0xF4) && in(1, first == 0xF0 ? 0x90 : 0x80, first == 0xF4 ? 0x8F : 0xBF) && in(2, 0x80, 0xBF) &&
-                 in(3, 0x80, 0xBF)
-             ? 4
-             : 0;
-}
-
 /// Throws Error unless the name is UTF-8: names are shown, and class names are kept in checkpoints, whose text is
 /// UTF-8.
 void check_name(const std::filesystem::path& folder, const std::string& name) {
-  std::string shown;
-  bool good = true;
-  for (size_t i = 0; i < name.size();) {
-    const size_t length = utf8_length(std::string_view(name).substr(i));
-    shown += length == 0 ? "?" : name.substr(i, length);
-    good = good && length > 0;
-    i += std::max<size_t>(length, 1);
-  }
-  check(good, kOp, "{}: expected names in UTF-8, got '{}'", folder.string(), excerpt(shown));
+  check(is_utf8(name), kOp, "{}: expected names in UTF-8, got '{}'", folder.string(), excerpt(name));
 }
 
 struct Entries {
@@ -217,16 +188,21 @@ class ImageFolder final : public Dataset {
 
   [[nodiscard]] std::vector<std::string> left_out() const override {
     std::map<std::string, int64_t> kinds;
+    int64_t unreadable = 0;
     for (const std::filesystem::path& file : left_out_.files) {
       std::array<char, 32> begin = {};
       std::error_code none;
       if (!std::filesystem::is_regular_file(file, none)) {  // a pipe would wait for ever
         continue;
       }
-      InputFile input(kOp, file, UINT64_MAX);
-      const std::string_view bytes(begin.data(), input.read(begin.data(), begin.size()));
-      if (const ImageKind* const kind = image_kind(bytes); kind != nullptr) {
-        ++kinds[std::string(kind->what)];
+      try {
+        InputFile input(kOp, file, UINT64_MAX);
+        const std::string_view bytes(begin.data(), input.read(begin.data(), begin.size()));
+        if (const ImageKind* const kind = image_kind(bytes); kind != nullptr) {
+          ++kinds[kind->what];
+        }
+      } catch (const Error&) {  // nobody asked for this file
+        ++unreadable;
       }
     }
     std::vector<std::string> lines;
@@ -236,6 +212,10 @@ class ImageFolder final : public Dataset {
     for (const auto& [what, count] : kinds) {
       lines.push_back(
           fmt::format("{} that look like {} and lie beside the classes or have another ending", count, what));
+    }
+    if (unreadable > 0) {
+      lines.push_back(
+          fmt::format("{} that may not be read and lie beside the classes or have another ending", unreadable));
     }
     return lines;
   }

@@ -63,10 +63,17 @@ void decode_gif(std::string_view bytes, const std::string& name, int64_t channel
   const int64_t height = std::max<int64_t>(file->SHeight, int64_t{frame.Top} + frame.Height);
   const int64_t width = std::max<int64_t>(file->SWidth, int64_t{frame.Left} + frame.Width);
   check_image_size(name, height, width);
+  constexpr int64_t kMostPixels = 4096;  // of a code, which has 12 bits where it stands for so many
+  check_fault(
+      int64_t{frame.Height} * frame.Width > kMostPixels * static_cast<int64_t>(bytes.size()) ? "it ends early" : "",
+      name);
   const ColorMapObject* const map = frame.ColorMap != nullptr ? frame.ColorMap : file->SColorMap;
   const auto colour = [&](int index) -> Rgb {
     if (map == nullptr) {
       return {index, index, index};
+    }
+    if (index >= map->ColorCount && index == background) {  // a transparent colour that has none: Pillow's is black
+      return {0, 0, 0};
     }
     if (index >= map->ColorCount) {
       check_fault(fmt::format("a pixel has colour {} of a palette of {}", index, map->ColorCount), name);

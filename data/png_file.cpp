@@ -129,6 +129,10 @@ void decode_png(std::string_view bytes, const std::string& name, int64_t channel
   }
   PngReader reader(bytes);
   check_fault(reader.read_header(channels == 3), name);
+  // Depth and samples of a pixel, by the header. DEFLATE makes at most 1032 bytes of one.
+  const int64_t samples = (bytes[25] & 3) == 2 ? 3 : 1;
+  const int64_t bits = image.height * image.width * samples * static_cast<uint8_t>(bytes[24]);
+  check_fault(bits / 8 > 1032 * static_cast<int64_t>(bytes.size()) ? "it ends early" : "", name);
   image.set_size(image.height, image.width, reader.channels());
   std::vector<png_bytep> rows(static_cast<size_t>(image.height));
   for (size_t y = 0; y < rows.size(); ++y) {

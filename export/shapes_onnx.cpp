@@ -26,8 +26,9 @@ std::string expand(Graph& graph, const Op& op) {
 std::string slice(Graph& graph, const Op& op) {
   const int64_t start = op.integer("start");
   const int64_t step = op.integer("step");
-  return graph.add("Slice", {graph.value(op.x()), graph.integers({start}),
-                             graph.integers({start + (op.integer("length") - 1) * step + 1}),
+  const int64_t length = op.integer("length");
+  const int64_t end = length == 0 ? start : start + (length - 1) * step + 1;  // below 0 it would count from the back
+  return graph.add("Slice", {graph.value(op.x()), graph.integers({start}), graph.integers({end}),
                              graph.integers({op.integer("axis")}), graph.integers({step})});
 }
 

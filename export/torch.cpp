@@ -88,6 +88,8 @@ void check_expressible(const std::string& name, const models::ModelOptions& opti
         nn::to_string(placement));
   if (library == TorchLibrary::torchvision) {
     check(torchvision_has(name), kOp, "model: expected a network of torchvision, got {}; timm has it", name);
+    check(options.in_channels == 3, kOp,
+          "in_channels: expected 3, as torchvision's networks have, got {}; timm takes others", options.in_channels);
   }
 }
 
@@ -98,7 +100,8 @@ void write_resnet(Parts& parts, const models::ModelOptions& options, bool own_no
   }
   if (options.small_stem) {
     parts.imports.insert("from torch import nn");
-    parts.statements.emplace_back("model.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)");
+    parts.statements.push_back(
+        fmt::format("model.conv1 = nn.Conv2d({}, 64, 3, padding=1, bias=False)", options.in_channels));
     parts.statements.emplace_back("model.maxpool = nn.Identity()");
   }
 }
@@ -109,7 +112,7 @@ void write_stem(Parts& parts, const nn::NamedTensors& state, const std::string& 
   if (stem.size(2) != 4) {
     parts.imports.insert("from torch import nn");
     parts.statements.push_back(
-        fmt::format("{} = nn.Conv2d(3, {}, {}, {})", place, stem.size(0), stem.size(2), stem.size(2)));
+        fmt::format("{} = nn.Conv2d({}, {}, {}, {})", place, stem.size(1), stem.size(0), stem.size(2), stem.size(2)));
   }
 }
 
@@ -210,6 +213,9 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
   nn::NamedTensors weights = state;
   const Tensor head = tensor_of(state, is_resnet(name) ? "fc.weight" : "head.fc.weight");
   parts.arguments.push_back(fmt::format("num_classes={}", head.size(0)));
+  if (options.in_channels != 3) {
+    parts.arguments.push_back(fmt::format("in_chans={}", options.in_channels));
+  }
   if (is_resnet(name)) {
     write_resnet(parts, options, own_norm, norm);
   } else if (timm) {

@@ -3,7 +3,6 @@
 #include "nn/conv.h"
 #include "nn/init.h"
 #include "nn/layers.h"
-#include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
@@ -48,7 +47,7 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
       }
     }
     check(found, "model", "zero_init_last: expected a norm with a weight, got {}", norm->name());
-    check(dynamic_cast<const nn::GlobalResponseNorm*>(norm.get()) == nullptr, "model",
+    check(nn::weight_is_factor(*norm), "model",
           "zero_init_last: expected a norm whose output its weight scales, got {}", norm->name());
   }
   return norm;

@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 namespace norma::models {
 
@@ -94,15 +96,39 @@ std::string translated(std::string_view name, std::string_view pattern, std::str
   return fmt::format("{}{}{}{}", other.substr(0, to), block, other.substr(std::min(to + 1, other.size())), name);
 }
 
+/// The rows of a dialect by the first word of their names.
+using RowsByWord = std::map<std::string, std::vector<Row>, std::less<>>;
+
+std::string_view first_word(std::string_view name) {
+  return name.substr(0, name.find('.'));
+}
+
+const RowsByWord& rows_of(Dialect dialect) {
+  static const std::array<RowsByWord, kDialects.size()> all = [] {
+    std::array<RowsByWord, kDialects.size()> by_word;
+    for (const Row& row : make_rows()) {
+      for (size_t i = 0; i < by_word.size(); ++i) {
+        by_word[i][std::string(first_word(row[i]))].push_back(row);
+      }
+    }
+    return by_word;
+  }();
+  return all[static_cast<size_t>(dialect)];
+}
+
 /// "" if one of the dialects has no such name.
 std::string translated(std::string_view name, Dialect from, Dialect to) {
-  static const std::vector<Row> rows = make_rows();
   if (from == Dialect::huggingface) {
     for (const std::string_view base : kBases) {
       take(name, base);
     }
   }
-  for (const Row& row : rows) {
+  const RowsByWord& rows = rows_of(from);
+  const auto found = rows.find(first_word(name));
+  if (found == rows.end()) {
+    return "";
+  }
+  for (const Row& row : found->second) {
     const std::string& other = row[static_cast<size_t>(to)];
     std::string result = other.empty() ? "" : translated(name, row[static_cast<size_t>(from)], other);
     if (!result.empty()) {
@@ -131,44 +157,76 @@ bool has_conv_mlp(const nn::NamedTensors& timm) {
   return std::ranges::none_of(timm, [](const auto& tensor) { return tensor.first.starts_with("stages.0.blocks.2."); });
 }
 
-/// The tensors behind a prefix, under Norma's names if one dialect knows all of them, or enough for a known network.
-FoundWeights weights_behind(const nn::NamedTensors& tensors, const std::string& prefix) {
-  FoundWeights plain{.prefix = prefix};
-  for (const auto& [name, x] : tensors) {
+/// What stands behind a prefix of a file.
+struct Behind {
+  std::string prefix;
+  std::vector<size_t> places = {};      ///< of the tensors in the file
+  std::vector<std::string> names = {};  ///< of these: Norma's where a dialect has them, else the file's
+  std::optional<Dialect> dialect = {};  ///< none: of no known network
+  bool has_own_sizes = true;            ///< Norma's
+};
+
+Behind tensors_behind(const nn::NamedTensors& tensors, const std::string& prefix) {
+  Behind result{.prefix = prefix};
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const std::string_view name = tensors[i].first;
     if (name.starts_with(prefix) && name.substr(prefix.size()) != kAverageCounter) {
-      plain.tensors.emplace_back(name.substr(prefix.size()), x);
-      plain.in_file.push_back(name);
-    } else {
-      plain.left_out.push_back(name);
+      result.places.push_back(i);
+      result.names.emplace_back(name.substr(prefix.size()));
     }
   }
+  return result;
+}
+
+/// Gives the names Norma's form if one dialect knows all of them, or enough for a known network.
+void recognize(const nn::NamedTensors& tensors, Behind& behind) {
   for (const Dialect dialect : {Dialect::timm, Dialect::torchvision, Dialect::facebook, Dialect::huggingface}) {
-    FoundWeights found = plain;
+    std::vector<std::string> names = behind.names;
+    nn::NamedTensors blocks;  // by which recognize_model() knows a network
     size_t known = 0;
-    for (auto& [name, x] : found.tensors) {
-      if (std::string own = translated(name, dialect, Dialect::timm); !own.empty()) {
-        name = std::move(own);
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (std::string own = translated(names[i], dialect, Dialect::timm); !own.empty()) {
+        names[i] = std::move(own);
         ++known;
       }
-    }
-    const auto some_begins = [&](std::string_view with) {
-      return std::ranges::any_of(found.tensors, [&](const auto& tensor) { return tensor.first.starts_with(with); });
-    };
-    // "head.weight" alone may be of any network.
-    const bool telling =
-        dialect == Dialect::timm || dialect == Dialect::torchvision || some_begins("stages.") || some_begins("layer");
-    if ((known > 0 && known == found.tensors.size() && telling) || !recognize_model(found.tensors).empty()) {
-      // Names of ResNets are torchvision's, too, and more people know them as those.
-      const bool is_resnet = some_begins("layer") || some_begins("fc.");
-      found.dialect = is_resnet && dialect == Dialect::timm ? Dialect::torchvision : dialect;
-      const bool conv_mlp = has_conv_mlp(found.tensors);
-      for (auto& [name, x] : found.tensors) {
-        x = dialect == Dialect::timm ? x : with_sizes_of(name, x, Dialect::timm, conv_mlp);
+      if (names[i].starts_with("stages.") || names[i].starts_with("layer")) {
+        blocks.emplace_back(names[i], tensors[behind.places[i]].second);
       }
-      return found;
+    }
+    // "head.weight" alone may be of any network.
+    const bool telling = dialect == Dialect::timm || dialect == Dialect::torchvision || !blocks.empty();
+    if ((known > 0 && known == names.size() && telling) || !recognize_model(blocks).empty()) {
+      // Names of ResNets are torchvision's, too, and more people know them as those.
+      const bool is_resnet = std::ranges::any_of(
+          names, [](const std::string& name) { return name.starts_with("layer") || name.starts_with("fc."); });
+      behind.dialect = is_resnet && dialect == Dialect::timm ? Dialect::torchvision : dialect;
+      behind.has_own_sizes = dialect == Dialect::timm;
+      behind.names = std::move(names);
+      return;
     }
   }
-  return plain;
+}
+
+FoundWeights weights_of(const nn::NamedTensors& tensors, Behind behind) {
+  FoundWeights found{.dialect = behind.dialect, .prefix = std::move(behind.prefix)};
+  size_t next = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [name, x] = tensors[i];
+    if (next < behind.places.size() && behind.places[next] == i) {
+      found.tensors.emplace_back(std::move(behind.names[next]), x);
+      found.in_file.push_back(name);
+      ++next;
+    } else {
+      found.left_out.push_back(name);
+    }
+  }
+  if (!behind.has_own_sizes) {
+    const bool conv_mlp = has_conv_mlp(found.tensors);
+    for (auto& [name, x] : found.tensors) {
+      x = with_sizes_of(name, x, Dialect::timm, conv_mlp);
+    }
+  }
+  return found;
 }
 
 /// True iff a part of a prefix is the name of averages: "state_dict_ema.", "ema_model.module.".
@@ -256,10 +314,19 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
     return (options.prefix.empty() || ("." + prefix).find(part) != std::string::npos) &&
            (!options.averages || is_of_averages(prefix));
   };
-  std::vector<FoundWeights> networks;
+  // A tensor stands behind a few of the prefixes: "", "encoder.", "encoder.layer1.0.". A made-up file in which it
+  // stands behind a hundred ends the search, whose time stays in proportion to the file.
+  constexpr size_t kMostTimes = 16;
+  size_t looked_at = 0;
+  std::vector<Behind> networks;
   std::string seen;
   for (const std::string& prefix : possible_prefixes(tensors)) {
-    FoundWeights found = weights_behind(tensors, prefix);
+    Behind found = tensors_behind(tensors, prefix);
+    looked_at += found.places.size();
+    if (looked_at > kMostTimes * tensors.size()) {
+      break;
+    }
+    recognize(tensors, found);
     if (found.dialect) {
       seen += (seen.empty() ? "" : ", ") + excerpt(prefix);
       if (wanted(prefix)) {
@@ -267,8 +334,8 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
       }
     }
   }
-  const auto better = [&](const FoundWeights& a, const FoundWeights& b) {
-    const auto rank = [&](const FoundWeights& network) {
+  const auto better = [&](const Behind& a, const Behind& b) {
+    const auto rank = [&](const Behind& network) {
       return std::pair(is_of_averages(network.prefix) != options.averages, rank_of(network.prefix));
     };
     return rank(a) < rank(b);
@@ -277,7 +344,7 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
   check(networks.size() < 2 || better(networks[0], networks[1]), kOp,
         "{}: expected the weights of one network, got several, behind {}; --weights-prefix names one", file, seen);
   if (!networks.empty()) {
-    return std::move(networks[0]);
+    return weights_of(tensors, std::move(networks[0]));
   }
   const std::string prefix = prefix_of_all(tensors, options);
   check(!options.averages || is_of_averages(prefix), kOp,
@@ -285,7 +352,13 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
   check(wanted(prefix), kOp,
         "{}: --weights-prefix: expected one that stands before the names of a network ({}), got '{}'", file,
         seen.empty() ? "there is none" : seen, options.prefix);
-  return weights_behind(tensors, prefix);
+  Behind behind = tensors_behind(tensors, prefix);
+  recognize(tensors, behind);
+  return weights_of(tensors, std::move(behind));
+}
+
+bool is_in_network(std::string_view name) {
+  return rows_of(Dialect::timm).contains(first_word(name));
 }
 
 nn::NamedTensors renamed(const nn::NamedTensors& tensors, Dialect to) {

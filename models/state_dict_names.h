@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::models {
@@ -40,6 +41,10 @@ struct FindOptions {
 /// Error "weights: FILE: …" for a file with several networks, of which `options` names none, and without averages where
 /// they are asked for.
 FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tensors, const FindOptions& options = {});
+
+/// True iff a part of Norma's ConvNeXts or ResNets has the first word of the name: "stages", "layer1", "fc". A tensor
+/// of another name stands beside the network.
+bool is_in_network(std::string_view name);
 
 /// Tensors of a ConvNeXt or ResNet with the names and sizes of another library than Norma's. Throws Error "convert:
 /// tensor 'x': …" for one that the library does not have: of ConvNeXt V2 in torchvision, of ResNets in Facebook's code.

@@ -65,6 +65,14 @@ Invariance BatchNorm::invariance() const {
   return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
 }
 
+std::optional<NormSets> BatchNorm::sets() const {
+  return running_mean_.defined() ? std::optional(NormSets{.channels = 1, .eps = options_.eps}) : std::nullopt;
+}
+
+std::optional<BatchEvaluation> BatchNorm::evaluation() const {
+  return BatchEvaluation{running_mean_, running_var_, weight_, bias_, options_.eps};
+}
+
 int64_t BatchNorm::num_batches_tracked() const {
   return num_batches_tracked_.defined() ? num_batches_tracked_.item<int64_t>() : 0;
 }
@@ -166,17 +174,6 @@ Tensor FrozenBatchNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
 
 std::string FrozenBatchNorm2d::name() const {
   return fmt::format("FrozenBatchNorm2d({}, eps={})", channels_, eps_);
-}
-
-std::optional<BatchEvaluation> evaluation_of(const Module& module) {
-  if (const auto* norm = dynamic_cast<const BatchNorm*>(&module)) {
-    return BatchEvaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(),
-                           norm->options().eps};
-  }
-  if (const auto* norm = dynamic_cast<const FrozenBatchNorm2d*>(&module)) {
-    return BatchEvaluation{norm->running_mean(), norm->running_var(), norm->weight(), norm->bias(), norm->eps()};
-  }
-  return std::nullopt;
 }
 
 InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLayerOptions& options)

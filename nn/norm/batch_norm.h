@@ -32,6 +32,9 @@ class BatchNorm : public Norm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
   /// Invariance::none where the running statistics normalize: they do not follow a change of this input.
   [[nodiscard]] Invariance invariance() const override;
+  /// None without running statistics.
+  [[nodiscard]] std::optional<NormSets> sets() const override;
+  [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override;
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// In training, x is a part of a batch from now on: see BatchNormOptions::parts. Ghost batch norm and batch renorm
   /// throw Error.
@@ -142,6 +145,10 @@ class FrozenBatchNorm2d : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
+  [[nodiscard]] std::optional<NormSets> sets() const override { return NormSets{.channels = 1, .eps = eps_}; }
+  [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override {
+    return BatchEvaluation{running_mean_, running_var_, weight_, bias_, eps_};
+  }
   [[nodiscard]] double eps() const { return eps_; }
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
@@ -156,18 +163,6 @@ class FrozenBatchNorm2d : public Norm {
   Tensor running_mean_;
   Tensor running_var_;
 };
-
-/// The numbers of a batch norm in evaluation; undefined tensors where it has none.
-struct BatchEvaluation {
-  Tensor mean;
-  Tensor var;
-  Tensor weight;
-  Tensor bias;
-  double eps = 0;
-};
-
-/// The numbers of a batch norm, frozen ones included; none for another module.
-std::optional<BatchEvaluation> evaluation_of(const Module& module);
 
 struct InstanceNormLayerOptions {
   double eps = norma::InstanceNormOptions{}.eps;
@@ -187,6 +182,7 @@ class InstanceNorm : public Norm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
   /// As BatchNorm's.
   [[nodiscard]] Invariance invariance() const override;
+  [[nodiscard]] std::optional<NormSets> sets() const override { return NormSets{.channels = 1, .eps = options_.eps}; }
   [[nodiscard]] double eps() const { return options_.eps; }
 
  protected:

@@ -221,7 +221,7 @@ std::vector<BuiltIn> table() {
       {"grn", plain<GlobalResponseNorm, GlobalResponseNormOptions>, {"eps"}},
       {"dyt", plain<DynamicTanh, DynamicTanhLayerOptions>, {"alpha"}},
       {"derf", plain<DynamicErf, DynamicErfLayerOptions>, {"alpha", "shift"}},
-      {"seednorm", plain<SeedNorm, SeedNormLayerOptions>, {"eps"}},
+      {"seednorm", plain<SeedNorm, SeedNormOptions>, {"eps"}},
       {"none", none, {}},
   };
 }

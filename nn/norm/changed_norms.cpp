@@ -3,7 +3,6 @@
 #include "core/copy.h"
 #include "core/error.h"
 #include "core/factory.h"
-#include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
 #include "ops/reduce/reduce.h"
 
@@ -102,14 +101,16 @@ std::vector<double> values_of(const Module& module, const std::string& name, int
 }
 
 bool has_alpha(const Module& norm) {
-  return dynamic_cast<const MapNorm*>(&norm) != nullptr && tensor_of(norm, "alpha").defined() &&
-         dynamic_cast<const SeedNorm*>(&norm) == nullptr;  // whose alpha is a factor of its scale
+  const auto* layer = dynamic_cast<const Norm*>(&norm);
+  const std::optional<Bend> bend = layer == nullptr ? std::nullopt : layer->bend();
+  const Tensor alpha = tensor_of(norm, "alpha");
+  return bend && alpha.defined() && alpha.numel() == 1 && in_float64(alpha).to_vector<double>().front() == bend->scale;
 }
 
 std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {
-  const bool is_factor = dynamic_cast<const GlobalResponseNorm*>(changed.before) == nullptr;
-  std::vector<double> weights = is_factor ? values_of(*changed.before, "weight", channels, 1)
-                                          : std::vector<double>(static_cast<size_t>(channels), 1);
+  std::vector<double> weights = weight_is_factor(*changed.before)
+                                    ? values_of(*changed.before, "weight", channels, 1)
+                                    : std::vector<double>(static_cast<size_t>(channels), 1);
   for (const Module* norm : {changed.before, changed.after}) {  // tanh falls where alpha is negative
     if (has_alpha(*norm) && in_float64(tensor_of(*norm, "alpha")).to_vector<double>().front() < 0) {
       for (double& weight : weights) {

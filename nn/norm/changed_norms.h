@@ -67,7 +67,7 @@ std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels);
 void write(const std::vector<double>& values, const Tensor& to);
 /// The tensor of that name in a module itself, a parameter or a buffer; undefined if there is none.
 Tensor tensor_of(const Module& module, const std::string& name);
-/// True for a norm of single elements, which has a factor of its inputs, alpha, for all channels.
+/// True for a norm of single elements that has one factor of its inputs, the parameter alpha.
 bool has_alpha(const Module& norm);
 /// For such a norm in the place of another kind, alpha becomes its value over `root_mean_square` of the inputs, if that
 /// is not 0.

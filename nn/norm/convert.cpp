@@ -7,8 +7,6 @@
 #include "nn/conv.h"
 #include "nn/hooks.h"
 #include "nn/module.h"
-#include "nn/norm/batch_norm.h"
-#include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
 #include "ops/shape/copy.h"
 
@@ -78,8 +76,8 @@ class Widened {
   std::vector<std::pair<Tensor, Tensor>> narrow_;
 };
 
-/// Finds, in a forward pass, the batch norm that reads each convolution's output.
-std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
+/// Finds, in a forward pass, whose output is `result`, the batch norm that reads each convolution's output.
+std::vector<FoldPair> find_pairs(Module& model, const Tensor& example, Tensor& result) {
   std::vector<std::pair<Conv2d*, Tensor>> outputs;
   std::map<const Module*, FoldPair> pairs;
   Hooks hooks;
@@ -87,7 +85,7 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
     if (auto* conv = dynamic_cast<Conv2d*>(module)) {
       hooks.add(*conv,
                 [&outputs, conv](const Module&, const Tensor&, const Tensor& y) { outputs.emplace_back(conv, y); });
-    } else if (auto* norm = dynamic_cast<Norm*>(module); norm != nullptr && evaluation_of(*norm)) {
+    } else if (auto* norm = dynamic_cast<Norm*>(module); norm != nullptr && norm->evaluation()) {
       hooks.add(*norm, [&outputs, &pairs, norm, path = path](const Module&, const Tensor& x, const Tensor&) {
         for (const auto& [from, y] : outputs) {
           if (y.is_same(x)) {
@@ -97,14 +95,14 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example) {
       });
     }
   }
-  model(example);
-  std::vector<FoldPair> result;
+  result = model(example);
+  std::vector<FoldPair> in_order;
   for (const auto& [path, module] : model.named_modules()) {
     if (const auto found = pairs.find(module); found != pairs.end()) {
-      result.push_back(found->second);
+      in_order.push_back(found->second);
     }
   }
-  return result;
+  return in_order;
 }
 
 std::vector<double> doubles(const Tensor& x) {
@@ -166,9 +164,8 @@ std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, co
   result->to(dtype_of(norm, dtype_of(model, DType::float32)));
   result->to(model.device());
   result->take_mode(norm);
-  // The weight of a global response norm is not a factor of the output: its 0 is another norm's 1.
-  const bool same_meaning = (dynamic_cast<const GlobalResponseNorm*>(&norm) != nullptr) ==
-                            (dynamic_cast<const GlobalResponseNorm*>(result.get()) != nullptr);
+  // A weight that is no factor of the output, as global response norm's, means something else.
+  const bool same_meaning = norm.weight_is_factor() == weight_is_factor(*result);
   const NamedTensors before = same_meaning ? norm.state_dict() : NamedTensors{};
   for (const auto& [name, x] : result->state_dict()) {
     for (const auto& [old_name, old] : before) {
@@ -220,12 +217,12 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
   const AutocastOff no_autocast;
   const Widened wide(model);
   const Tensor example = to(input, compute_dtype(input.dtype()));
-  const Tensor before = model(example);
-  const std::vector<FoldPair> pairs = find_pairs(model, example);
+  Tensor before;
+  const std::vector<FoldPair> pairs = find_pairs(model, example, before);
   constexpr std::string_view op = "fold_batch_norm";
   check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
   for (const FoldPair& pair : pairs) {
-    check(evaluation_of(*pair.norm)->mean.defined(), op, "model: expected running statistics in '{}', got none",
+    check(pair.norm->evaluation()->mean.defined(), op, "model: expected running statistics in '{}', got none",
           pair.path);
   }
 
@@ -237,7 +234,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
   std::vector<Old> olds;
   try {
     for (const FoldPair& pair : pairs) {
-      const Folded folded = fold(*pair.conv, *evaluation_of(*pair.norm));
+      const Folded folded = fold(*pair.conv, *pair.norm->evaluation());
       const int64_t channels = pair.norm->channels();
       olds.push_back({pair.conv->weight(), pair.conv->bias(),
                       model.replace_module(pair.path, std::make_shared<FoldedNorm>(channels))});

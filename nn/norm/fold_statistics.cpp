@@ -2,9 +2,9 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "nn/norm/batch_norm.h"
 #include "nn/norm/calibrate.h"
 #include "nn/norm/changed_norms.h"
+#include "nn/norm/norm.h"
 
 #include <cmath>
 #include <optional>
@@ -20,38 +20,18 @@ struct Inputs {
   std::vector<double> var;
 };
 
-/// The sets whose statistics a new norm takes.
-struct Sets {
-  int64_t channels;  ///< of a set, neighbours
-  bool subtracts_mean = true;
-  bool has_variance = true;  ///< false: divides by the root mean square
-  double eps = 0;
-};
-
-std::optional<Sets> sets_of(const Module& norm) {
-  if (const auto* group = dynamic_cast<const GroupNorm*>(&norm)) {
-    return Sets{.channels = group->channels() / group->groups(), .eps = group->eps()};
-  }
-  if (const auto* layer = dynamic_cast<const LayerNorm2d*>(&norm)) {
-    return Sets{.channels = layer->channels(), .eps = layer->eps()};
-  }
-  if (const auto* rms = dynamic_cast<const RMSNorm2d*>(&norm)) {
-    return Sets{.channels = rms->channels(), .subtracts_mean = false, .has_variance = false, .eps = rms->eps()};
-  }
-  if (const auto* simple = dynamic_cast<const SimpleNorm2d*>(&norm)) {
-    return Sets{.channels = simple->channels(), .subtracts_mean = false, .eps = simple->eps()};
-  }
-  if (const auto* instance = dynamic_cast<const InstanceNorm2d*>(&norm)) {
-    return Sets{.channels = 1, .eps = instance->eps()};
-  }
-  if (const auto batch = evaluation_of(norm)) {
-    return batch->mean.defined() ? std::optional(Sets{.channels = 1, .eps = batch->eps}) : std::nullopt;
-  }
-  return std::nullopt;
+/// As Norm's functions; none for another module.
+std::optional<NormSets> sets_of(const Module& module) {
+  const auto* norm = dynamic_cast<const Norm*>(&module);
+  return norm == nullptr ? std::nullopt : norm->sets();
+}
+std::optional<BatchEvaluation> evaluation_of(const Module& module) {
+  const auto* norm = dynamic_cast<const Norm*>(&module);
+  return norm == nullptr ? std::nullopt : norm->evaluation();
 }
 
 /// Mean and deviation of v, the norm's value before weight and bias.
-MeanAndDeviation values_in_sets(const Sets& sets, const Inputs& x) {
+MeanAndDeviation values_in_sets(const NormSets& sets, const Inputs& x) {
   MeanAndDeviation v{.mean = x.mean, .deviation = x.mean};
   const auto size = static_cast<size_t>(sets.channels);
   for (size_t first = 0; first < x.mean.size(); first += size) {
@@ -135,7 +115,7 @@ void fold(const ChangedNorm& changed) {
   for (size_t c = 0; c < x.var.size(); ++c) {
     output.deviation[c] = std::abs(output.deviation[c]) * std::sqrt(x.var[c] / (x.var[c] + old.eps));
   }
-  const std::optional<Sets> sets = sets_of(norm);
+  const std::optional<NormSets> sets = sets_of(norm);
   const MeanAndDeviation v = sets ? values_in_sets(*sets, x) : values_of_normal(changed, parameters, x);
   parameters.match(output, v, old_weights(changed, channels));
 }

@@ -146,7 +146,7 @@ std::optional<Bend> DynamicErf::bend() const {
   return Bend{.scale = first_of(alpha_), .shift = first_of(shift_), .limit = std::sqrt(std::log(10.0))};
 }
 
-SeedNorm::SeedNorm(int64_t channels, const SeedNormLayerOptions& options)
+SeedNorm::SeedNorm(int64_t channels, const SeedNormOptions& options)
     : MapNorm("SeedNorm", channels, fmt::format("{}, eps={}{}", channels, options.eps, axis_text(options.axis))) {
   check_eps("SeedNorm", options.eps);
   const Tensor weight = register_parameter("weight", ones({channels}));

@@ -69,6 +69,7 @@ class FilterResponseNormTlu2d : public MapNorm {
 class GlobalResponseNorm : public MapNorm {
  public:
   explicit GlobalResponseNorm(int64_t channels, const GlobalResponseNormOptions& options = {});
+  [[nodiscard]] bool weight_is_factor() const override { return false; }
 };
 
 struct DynamicTanhLayerOptions {
@@ -103,14 +104,11 @@ class DynamicErf : public MapNorm {
   Tensor shift_;
 };
 
-struct SeedNormLayerOptions {
-  double eps = SeedNormOptions{}.eps;
-  int64_t axis = 1;  ///< of the channels in the input; -1 for (N, L, channels)
-};
 /// See seed_norm(). Parameters weight (1), alpha (1) and beta (0) of (channels).
 class SeedNorm : public MapNorm {
  public:
-  explicit SeedNorm(int64_t channels, const SeedNormLayerOptions& options = {});
+  /// `options.activation` has no effect: forward_act() says it.
+  explicit SeedNorm(int64_t channels, const SeedNormOptions& options = {});
 };
 
 }  // namespace norma::nn

@@ -43,6 +43,11 @@ Tensor conv_norm_act(Module& conv, Module& norm, const Tensor& x, const ActOptio
   return forward_act(norm, conv(x), then);
 }
 
+bool weight_is_factor(const Module& norm) {
+  const auto* layer = dynamic_cast<const Norm*>(&norm);
+  return layer == nullptr || layer->weight_is_factor();
+}
+
 NoNorm::NoNorm(int64_t channels) : channels_(channels) {
   check(channels > 0, "NoNorm", "channels: expected a positive number, got {}", channels);
 }

@@ -26,6 +26,25 @@ struct Bend {
   double limit = 0;
 };
 
+/// The sets of elements whose statistics a norm of (N, channels, H, W) takes: some channels of one image, all pixels or
+/// one.
+struct NormSets {
+  int64_t channels = 1;  ///< of a set, neighbours
+  bool subtracts_mean = true;
+  bool has_variance = true;  ///< false: divides by the root mean square
+  double eps = 0;
+};
+
+/// What a batch norm computes in evaluation, (x - mean) / sqrt(var + eps) * weight + bias; undefined tensors where it
+/// has none.
+struct BatchEvaluation {
+  Tensor mean;
+  Tensor var;
+  Tensor weight;
+  Tensor bias;
+  double eps = 0;
+};
+
 /// A norm layer. A residual and an activation may follow it in the same op.
 class Norm : public Module {
  public:
@@ -39,7 +58,17 @@ class Norm : public Module {
   [[nodiscard]] virtual Invariance invariance() const { return Invariance::none; }
   /// None for a norm that is not bounded.
   [[nodiscard]] virtual std::optional<Bend> bend() const { return {}; }
+  /// None for a norm without sets, and for one whose y is more than weight * (x - mean) / root + bias. Those of batch
+  /// norm have a channel each, with the running statistics.
+  [[nodiscard]] virtual std::optional<NormSets> sets() const { return {}; }
+  /// None unless it is a batch norm, which may be frozen.
+  [[nodiscard]] virtual std::optional<BatchEvaluation> evaluation() const { return {}; }
+  /// False for a weight that does not scale the output, so that its 0 is another norm's 1.
+  [[nodiscard]] virtual bool weight_is_factor() const { return true; }
 };
+
+/// As Norm::weight_is_factor(); true for a module that is no Norm.
+bool weight_is_factor(const Module& norm);
 
 /// Takes the place of a norm and normalises nothing: only the residual and the activation act on its input.
 class NoNorm : public Norm {
@@ -166,6 +195,7 @@ class LayerNorm2d : public ChannelNorm {
  public:
   explicit LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
+  [[nodiscard]] std::optional<NormSets> sets() const override { return NormSets{.channels = channels(), .eps = eps()}; }
 };
 
 struct RmsNorm2dLayerOptions {
@@ -178,6 +208,9 @@ class RMSNorm2d : public ChannelNorm {
  public:
   explicit RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
+  [[nodiscard]] std::optional<NormSets> sets() const override {
+    return NormSets{.channels = channels(), .subtracts_mean = false, .has_variance = false, .eps = eps()};
+  }
 };
 
 /// Simple norm over the channels of (N, channels, H, W), at each pixel. It has a weight, but no bias.
@@ -185,6 +218,9 @@ class SimpleNorm2d : public ChannelNorm {
  public:
   explicit SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
+  [[nodiscard]] std::optional<NormSets> sets() const override {
+    return NormSets{.channels = channels(), .subtracts_mean = false, .eps = eps()};
+  }
 };
 
 /// Group norm over groups of channels of (N, channels, …). timm's layer takes the channels first, then the groups (32
@@ -194,6 +230,9 @@ class GroupNorm : public ChannelNorm {
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] int64_t groups() const { return groups_; }
+  [[nodiscard]] std::optional<NormSets> sets() const override {
+    return NormSets{.channels = channels() / groups_, .eps = eps()};
+  }
   /// A group of one channel takes the channel's mean away.
   [[nodiscard]] Invariance invariance() const override {
     return groups_ == channels() ? Invariance::scale_and_shift : Invariance::scale;

@@ -13,23 +13,9 @@ namespace norma::python {
 
 namespace {
 
-/// What to_dlpack() says of a tensor.
-struct DlpackLayout {
-  DLManagedTensor* managed;
-  explicit DlpackLayout(const Tensor& x) : managed(to_dlpack(x)) {}
-  ~DlpackLayout() { managed->deleter(managed); }
-  DlpackLayout(const DlpackLayout&) = delete;
-  DlpackLayout& operator=(const DlpackLayout&) = delete;
-};
-
 // The protocol names a capsule so until somebody has taken its tensor, and otherwise afterwards.
 constexpr const char* kFresh = "dltensor";
 constexpr const char* kTaken = "used_dltensor";
-
-std::pair<int, int> dlpack_device(const Tensor& x) {
-  const DlpackLayout layout(x);
-  return {layout.managed->dl_tensor.device.device_type, layout.managed->dl_tensor.device.device_id};
-}
 
 /// x as an object of nanobind or NumPy on the same memory, which also tells its takers that they may write.
 template <class... Framework>

@@ -169,6 +169,18 @@ TEST_CASE("checkpoints: without a head, halved, of several networks, averages") 
   const data::Safetensors ema = data::load_safetensors(folder / "ema.safetensors");
   CHECK(ema.find("head.fc.bias").to_vector<float>()[0] ==
         doctest::Approx(model.find("head.fc.bias").to_vector<float>()[0] + 1));
+  // What stands beside the network has no name in another library, and is left out; an unknown part of it is refused.
+  data::NamedTensors more = model.tensors;
+  more.emplace_back("projector.0.bias", ones({2}));
+  data::save_safetensors(folder / "more.safetensors", more);
+  const std::string more_said = said(folder, "convert more.safetensors --to facebook --output fb.safetensors");
+  CHECK_MESSAGE(more_said.ends_with("; not of the network, left out: projector.0.bias\n"), more_said);
+  CHECK(data::load_safetensors(folder / "fb.safetensors").tensors.size() == model.tensors.size());
+  more.back().first = "stages.0.blocks.0.extra";
+  data::save_safetensors(folder / "more.safetensors", more);
+  CHECK(
+      refusal("convert more.safetensors --to facebook --output x.safetensors") ==
+      "norma: convert: tensor 'stages.0.blocks.0.extra': facebook has none of this name, or of a network like this\n");
   CHECK(refusal("convert state.pth --to timm --output x.safetensors").find("cannot open state.pth") !=
         std::string::npos);
   CHECK(refusal("eval" + kNetwork + " --dataset shapes --classes 0,1 --checkpoint timm.pth") ==

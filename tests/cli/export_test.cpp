@@ -175,6 +175,13 @@ TEST_CASE("norma export --format torch: a folder with weights, an example and a 
   test::write_file(weights.path("m.partial/mine"), "mine");
   CHECK(weights.refusal("--format torch -o m") ==
         "norma: export: --output: expected a name that is not taken, got 'm.partial'\n");
+  test::write_file(weights.path("n.partial"), "mine");
+  std::filesystem::create_directory_symlink(".", weights.path("o.partial"));
+  for (const std::string name : {"n", "o"}) {
+    CHECK(weights.refusal("--format torch -o " + name) ==
+          "norma: export: --output: expected a name that is not taken, got '" + name + ".partial'\n");
+  }
+  CHECK(weights.file("n.partial") == "mine");
 
   const Outcome wrong =
       weights.exported("--format torch -o w --check", weights.python("printf 'Traceback\\nit is 3\\n' >&2\nexit 1\n"));

@@ -153,7 +153,10 @@ TEST_CASE("dlpack: what Norma cannot take is refused, and stays the caller's") {
   Foreign deep({1}, std::vector<int64_t>(9, 1));
   CHECK(error_of(deep).find("at most 8") != std::string::npos);
   CHECK_THROWS_WITH(to_dlpack(Tensor()), "to_dlpack: x: expected a tensor, got none");
-  CHECK_THROWS_WITH(to_dlpack(zeros({2}, {.device = kCudaEmulated})),
-                    "to_dlpack: x: expected a tensor on cpu or cuda, got one on cuda-emulated:0, whose memory other "
-                    "programs may not touch");
+  const std::string emulated =
+      "to_dlpack: x: expected a tensor on cpu or cuda, got one on cuda-emulated:0, whose memory other programs may not "
+      "touch";
+  CHECK_THROWS_WITH(to_dlpack(zeros({2}, {.device = kCudaEmulated})), emulated.c_str());
+  CHECK_THROWS_WITH(dlpack_device(zeros({2}, {.device = kCudaEmulated})), emulated.c_str());
+  CHECK(dlpack_device(zeros({2}, {.device = kCpu})) == std::pair(static_cast<int>(kDLCPU), 0));
 }

@@ -286,11 +286,18 @@ TEST_CASE("image: a PNG whose pixels are fewer than its size is refused, and wha
   wrong[2] = '\x07';  // a kind of block that there is not
   CHECK(png(600, wrong, '\0') == "image: " + (folder / "x.png").string() + ": damaged: IDAT: invalid block type");
   CHECK(png(2, compressed(5000), '\0') == "no error");
-  // Fewer than its size, up to a few kilobytes that claim 100 million.
-  const std::string early = "image: " + (folder / "x.png").string() + ": damaged: Not enough image data";
-  CHECK(png(10'000, compressed(1 << 20), '\0') == early);
-  CHECK(png(10'000, compressed(1 << 20), '\1') == early);
-  CHECK(png(3, compressed(8), '\0') == early);
+  // Fewer than its size.
+  const std::string damaged = "image: " + (folder / "x.png").string() + ": damaged: ";
+  CHECK(png(300, compressed(80'000), '\0') == damaged + "Not enough image data");
+  CHECK(png(3, compressed(8), '\0') == damaged + "Not enough image data");
+  // A few kilobytes that claim 100 million take no memory for them.
+  for (const char interlaced : {'\0', '\1'}) {
+    CHECK(png(10'000, compressed(1 << 20), interlaced) == damaged + "it ends early");
+    Image image;
+    CHECK(error_of([&] { decode_image(read_file(folder / "x.png"), "x", 3, image); }) ==
+          "image: x: damaged: it ends early");
+    CHECK(image.pixels.capacity() == 0);
+  }
 }
 
 TEST_CASE("image: raw PNM of 8 and 16 bits and of other maxima, in grey and colour") {

@@ -167,6 +167,9 @@ TEST_CASE(
   CHECK(open(folder)->left_out() ==
         std::vector<std::string>{"4 whose names begin with a point", "2 that look like a PNG image" + where,
                                  "1 that look like an AVIF or HEIC image, or a film" + where});
+  // Opens, but cannot be read, by root either.
+  std::filesystem::create_symlink("/proc/self/mem", folder / "train/ant/of_others");
+  CHECK(open(folder)->left_out().back() == "1 that may not be read" + where);
 }
 
 TEST_CASE("image folder: the sixteen kinds of pictures that people have") {

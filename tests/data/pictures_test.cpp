@@ -115,3 +115,46 @@ TEST_CASE("pictures: damaged and cut files end with a line, whatever byte is wro
     }
   }
 }
+
+TEST_CASE("gif: a transparent colour beyond the palette is black, and a small file claims no large frame" *
+          doctest::skip(!is_read("gif"))) {
+  using namespace std::string_literals;
+  // 4 x 2 pixels of a palette of 2, with a frame of 2 x 1 at (1, 0). Pillow 13 gives these pixels.
+  const auto gif = [](char transparent, char last_code) {
+    std::string bytes =
+        "GIF89a\4\0\2\0\x80\0\0\x0A\x14\x1E\xC8\x64\x32"
+        "!\xF9\4\1\0\0_\0,\1\0\0\0\2\0\1\0\0\2\2\4_\0;"s;
+    bytes[bytes.find('_')] = transparent;
+    bytes[bytes.rfind('_')] = last_code;
+    return bytes;
+  };
+  const std::vector<uint8_t> first{10, 20, 30};
+  const std::vector<uint8_t> second{200, 100, 50};
+  const auto decoded = [&](const std::string& bytes) {
+    Image image;
+    decode_image(bytes, "x", 3, image);
+    REQUIRE((image.height == 2 && image.width == 4));
+    std::vector<std::vector<uint8_t>> pixels;
+    for (size_t i = 0; i < image.pixels.size(); i += 3) {
+      pixels.emplace_back(image.pixels.begin() + static_cast<int64_t>(i),
+                          image.pixels.begin() + static_cast<int64_t>(i) + 3);
+    }
+    return pixels;
+  };
+  const auto expected = [&](const std::vector<uint8_t>& free, const std::vector<uint8_t>& last) {
+    return std::vector<std::vector<uint8_t>>{free, first, last, free, free, free, free, free};
+  };
+  const std::vector<uint8_t> black{0, 0, 0};
+  CHECK(decoded(gif('\1', 'S')) == expected(second, second));
+  CHECK(decoded(gif('\5', 'S')) == expected(black, second));
+  CHECK(decoded(gif('\xFF', 'S')) == expected(black, second));
+  CHECK(decoded(gif('\3', 'W')) == expected(black, black));  // W: the last pixel has colour 3
+  Image image;
+  CHECK(error_of([&] { decode_image(gif('\1', 'W'), "x", 3, image); }) ==
+        "image: x: damaged: a pixel has colour 3 of a palette of 2");
+  std::string large = gif('\1', 'S');
+  large.replace(large.find(',') + 5, 4, "\x10\x27\x10\x27");  // a frame of 10,000 x 10,000
+  Image none;
+  CHECK(error_of([&] { decode_image(large, "x", 3, none); }) == "image: x: damaged: it ends early");
+  CHECK(none.pixels.capacity() == 0);
+}

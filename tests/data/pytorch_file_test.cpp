@@ -253,6 +253,36 @@ TEST_CASE("pytorch files: a small one that stands for very much is refused") {
         of + "expected tensors of hardly more bytes than the file's, got more than 1 MiB");
 }
 
+TEST_CASE("pytorch files: what several names share is not copied for each") {
+  const TemporaryFolder folder;
+  const std::string zero = "K" + std::string(1, '\0');
+  const std::string parameter = "ctorch._utils\n_rebuild_parameter\n";
+  // A tensor listed twice, and once more as a parameter made of it.
+  write_file(folder / "x.pth", old_file_with("]" + tensor("FloatStorage", 2, zero + "K\x02\x85K\x01\x85") + "q\x01" +
+                                                 "ah\x01" + "a" + parameter + "h\x01\x88}\x87Ra",
+                                             storage(2, "abcdefgh")));
+  const Safetensors shared = load_pytorch_file(folder / "x.pth");
+  REQUIRE(shared.tensors.size() == 3);
+  for (const auto& [name, x] : shared.tensors) {
+    CHECK(x.raw_data() == shared.tensors[0].second.raw_data());
+  }
+  // A text is no tensor that a parameter, or a module outside the pickle, could be.
+  const std::string text = "X" + std::string("\0\0\x04\0", 4) + std::string(1 << 18, 'x') + "q\x01" + "0";
+  for (const std::string& made : {parameter + "h\x01\x88}\x87R", std::string("(U\x06moduleh\x01tQ")}) {
+    const std::string error = error_with(folder, old_file_with(text + "](" + times(3, made) + "e"));
+    CAPTURE(error);
+    if (made.ends_with("R")) {
+      CHECK(error == "no error");
+      CHECK(load_pytorch_file(folder / "x.pth").left_out ==
+            std::vector<std::string>{"0 (torch._utils._rebuild_parameter)", "1 (torch._utils._rebuild_parameter)",
+                                     "2 (torch._utils._rebuild_parameter)"});
+    } else {
+      CHECK(error ==
+            "pytorch file: FILE: expected tensors, got an object outside the pickle that is no tensor's storage");
+    }
+  }
+}
+
 TEST_CASE("pytorch files: an archive that is compressed is refused where it is larger than the file") {
   const TemporaryFolder folder;
   // {"x": torch.zeros(1 << 18)}

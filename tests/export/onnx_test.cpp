@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -271,6 +272,24 @@ TEST_CASE("onnx: parameters that are called like values of the graph") {
     }
   }
   CHECK(model.graph().output(0).name() == "output");
+}
+
+TEST_CASE("onnx: an empty slice with steps does not end behind the last element") {
+  Function network(
+      [](const Tensor& x) { return add(norma::sum(slice(x, 2, 0, 0, 3), Axes{2}), norma::sum(x, Axes{2})); });
+  const onnx::ModelProto model = exported(network, images());
+  for (const onnx::NodeProto& node : model.graph().node()) {
+    for (const onnx::TensorProto& constant : model.graph().initializer()) {
+      if (node.op_type() == "Slice" && constant.name() == node.input(2)) {
+        int64_t end = -1;
+        REQUIRE(constant.raw_data().size() == sizeof end);
+        std::memcpy(&end, constant.raw_data().data(), sizeof end);
+        CHECK(end == 0);  // below 0 it counts from the back
+        return;
+      }
+    }
+  }
+  FAIL("there is no slice");
 }
 
 TEST_CASE("onnx: what cannot be written is refused with the reason") {

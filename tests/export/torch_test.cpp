@@ -143,6 +143,11 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   CHECK(says({.model = "convnext_atto", .options = {.patch_size = 2}}, "    model.stem[0] = nn.Conv2d(3, 40, 2, 2)\n"));
   CHECK(says({.model = "convnext_atto", .options = {.layer_scale = 0}}, "            block.gamma = None\n"));
   CHECK(says({.model = "convnextv2_atto", .options = {.layer_scale = 0.1}}, ", ls_init_value=1e-6)\n"));
+  const Case grey{.model = "resnet18", .options = {.in_channels = 1, .small_stem = true}};
+  CHECK(says(grey, "timm.create_model(\"resnet18\", num_classes=1000, in_chans=1)\n"));
+  CHECK(says(grey, "    model.conv1 = nn.Conv2d(1, 64, 3, padding=1, bias=False)\n"));
+  CHECK(says({.model = "convnext_atto", .options = {.in_channels = 4, .patch_size = 2}},
+             "    model.stem[0] = nn.Conv2d(4, 40, 2, 2)\n"));
   CHECK(says({.model = "convnext_tiny", .options = {.patch_size = 2}, .library = TorchLibrary::torchvision},
              "    model.features[0][0] = nn.Conv2d(3, 96, 2, 2)\n"));
 }
@@ -181,6 +186,8 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
   const TorchLibrary torchvision = TorchLibrary::torchvision;
   CHECK(refusal({.model = "convnext_atto", .options = {}, .library = torchvision}) ==
         "export_torch: model: expected a network of torchvision, got convnext_atto; timm has it");
+  CHECK(refusal({.model = "resnet18", .options = {.in_channels = 1}, .library = torchvision}) ==
+        "export_torch: in_channels: expected 3, as torchvision's networks have, got 1; timm takes others");
   CHECK(refusal({.model = "convnext_tiny", .options = {.norm = "batch"}, .library = torchvision})
             .starts_with(
                 "export_torch: norm: expected layer2d, which torchvision's ConvNeXt has in its blocks, got batch"));

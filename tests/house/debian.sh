@@ -33,6 +33,7 @@ if [ ! -e "$root/norma" ]; then
 else  # only files that differ become younger
   git -C "$root/norma" fetch --quiet "$PWD" HEAD
   git -C "$root/norma" checkout --quiet --force --detach FETCH_HEAD
+  git -C "$root/norma" clean --quiet -ffd  # a file that is gone from the tree; builds are ignored, and stay
 fi
 cp -L /etc/resolv.conf "$root/etc/resolv.conf" 2>/dev/null || true
 [ ! -e /etc/pip.conf ] || cp -L /etc/pip.conf "$root/etc/"

@@ -64,6 +64,15 @@ class Reach(unittest.TestCase):
         self.change('docs/command.md')
         self.assertEqual(self.reached(), {'release:train', 'release:cli', 'asan:train', 'asan:cli'})
 
+    def test_what_the_rules_of_the_house_read_reaches_them(self):
+        for name in ('README.md', 'docs/cluster.md', 'tests/virtual_gpu/README.md', 'lessons/01_strides/lesson.cpp',
+                     'examples/my_norm/by_ops.cpp', 'python/bindings/module.cpp', 'tests/ops/pool_test.cpp'):
+            with self.subTest(name):
+                self.assertTrue((self.tree / name).is_file())
+                self.change(name)
+                self.assertIn('release:house', self.reached())
+                self.git(self.tree, 'reset', '--quiet', '--hard', self.noted)
+
     def test_lab_reaches_what_is_above_it(self):
         self.change('lab/report/chart.cpp')
         reached = self.reached()
@@ -73,7 +82,7 @@ class Reach(unittest.TestCase):
 
     def test_a_test_reaches_its_room(self):
         self.change('tests/ops/pool_test.cpp')
-        self.assertEqual(self.reached(), {'release:ops', 'emulated:ops', 'asan:ops', 'cuda'})
+        self.assertEqual(self.reached(), {'release:ops', 'release:house', 'emulated:ops', 'asan:ops', 'cuda'})
 
     def test_a_kernel_reaches_the_portable_build(self):
         self.change('ops/norm/cpu/rows.cpp')

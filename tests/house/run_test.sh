@@ -344,6 +344,10 @@ what='an unknown preset'
 run build --preset cpu-fast
 expect "$what" 1 \
   'run: --preset: expected cpu-release, cpu-debug, cpu-asan, cpu-portable, cpu-avx2, cuda-release or cuda-debug, got cpu-fast'
+run build core
+expect 'a word that build does not know' 1 'run: build: expected --preset and --rooms, got core'
+run build --slow
+expect 'an option of test alone' 1 'run: build: expected --preset and --rooms, got --slow'
 run test --rooms
 expect 'rooms without names' 1 'run: --rooms: expected names like core,ops'
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <map>
 #include <string>
 #include <utility>
@@ -250,6 +251,23 @@ TEST_CASE("names: a network behind any prefix, and what stands beside it") {
   CHECK(find_weights("FILE", both, {.prefix = "teacher."}).prefix == "teacher.");
   CHECK(find_weights("FILE", joined(state, behind("momentum_encoder.", state))).prefix.empty());
   CHECK(find_weights("FILE", joined(behind("state_dict.", state), behind("best.", state))).prefix == "state_dict.");
+}
+
+TEST_CASE("names: a large file of many possible networks takes no long time") {
+  // Each name begins with all prefixes but the longer ones.
+  nn::NamedTensors file;
+  std::string prefix;
+  const Tensor x = ones({4});
+  for (int i = 0; i < 100; ++i) {
+    prefix += "a.";
+    file.emplace_back(prefix + "conv1.weight", x);
+  }
+  for (int i = 0; i < 20'000; ++i) {
+    file.emplace_back(fmt::format("{}stages.0.{}.own", prefix, i), x);
+  }
+  const std::clock_t begin = std::clock();  // of this process: others may be at work
+  CHECK(!find_weights("FILE", file).dialect);
+  CHECK(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC < 9);  // 1 s; 12 s and more for each on its own
 }
 
 TEST_CASE("names: those of no known network stay, behind the wrappers that all have") {

@@ -7,6 +7,7 @@
 #include "nn/norm/changed_norms.h"
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
+#include "ops/map_norm/norms.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
@@ -381,6 +382,43 @@ TEST_CASE("fold_statistics: dyt gets mean and deviation of normal inputs") {
     const double deviation = std::abs(numbers(*old, "1.weight")[c]) * std::sqrt(var[c] / (var[c] + 1e-5));
     CHECK(std::abs(got_mean[c] - numbers(*old, "1.bias")[c]) <= 0.03 * deviation);
     CHECK(std::abs(std::sqrt(got_var[c]) - deviation) <= 0.03 * deviation);
+  }
+}
+
+TEST_CASE("fold_statistics: a user's bounded norm whose slope is an alpha is fitted as dyt is") {
+  class OwnTanh : public Norm {
+   public:
+    explicit OwnTanh(int64_t channels) : channels_(channels) {
+      alpha_ = register_parameter("alpha", full({1}, 0.5, {.dtype = DType::float64}));
+      weight_ = register_parameter("weight", ones({channels}, {.dtype = DType::float64}));
+      bias_ = register_parameter("bias", zeros({channels}, {.dtype = DType::float64}));
+    }
+    Tensor forward_act(const Tensor& x, const ActOptions& then) override {
+      return activate(dynamic_tanh(x, alpha_, weight_, bias_), then);
+    }
+    [[nodiscard]] std::string name() const override { return "OwnTanh"; }
+    [[nodiscard]] int64_t channels() const override { return channels_; }
+    [[nodiscard]] std::optional<Bend> bend() const override {
+      return Bend{.scale = alpha_.to_vector<double>()[0], .shift = 0, .limit = 1.8};
+    }
+
+   private:
+    int64_t channels_;
+    Tensor alpha_, weight_, bias_;
+  };
+  const auto old = two_norms("batch");
+  give_numbers(*old);
+  const auto dyt = with_weights_of(*old, [] { return two_norms("dyt"); });
+  const auto own = with_weights_of(*old, [] {
+    auto net = two_norms("dyt");
+    net->replace_module("1", std::make_shared<OwnTanh>(8));
+    net->replace_module("3", std::make_shared<OwnTanh>(12));
+    return net;
+  });
+  CHECK(fold_statistics(*dyt, *old) == 2);
+  CHECK(fold_statistics(*own, *old) == 2);
+  for (const std::string name : {"1.alpha", "1.weight", "1.bias", "3.alpha", "3.weight", "3.bias"}) {
+    CHECK(numbers(*own, name) == numbers(*dyt, name));
   }
 }
 

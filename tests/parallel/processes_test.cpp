@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
@@ -235,6 +236,31 @@ TEST_CASE("processes: the others name one that is killed or stopped, and end" * 
   CHECK(outcome.code == 2);
   CHECK_MESSAGE(outcome.err.find(" has said nothing for 2 s (--timeout): it is stopped\n") != std::string::npos,
                 outcome.err);
+}
+
+TEST_CASE("processes: of mpirun's own words only the rank that was ended is said, and others' words all") {
+  if (!has_mpi()) {
+    return;
+  }
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "bin");
+  const std::string edge = std::string(74, '-') + "\n";
+  const std::string words = edge + "A frame of the program's own, exited or not\n" + edge;
+  // The last words have no end of line, and a process that stays behind holds stderr open.
+  test::write_file(folder / "bin/mpirun", "#!/bin/sh\ncat >&2 <<'END'\n" + words + edge +
+                                              "mpirun noticed that process rank 1 with PID 4242 on node n exited on "
+                                              "signal 9 (Killed).\n" +
+                                              edge +
+                                              "END\nprintf 'last words ' >&2\nsleep 20 > /dev/null &\nexit 137\n");
+  std::filesystem::permissions(folder / "bin/mpirun", std::filesystem::perms::owner_all);
+  const std::string path = fmt::format("PATH={}:$PATH", (folder / "bin").string());
+  for (const std::string& before : {path, "env --ignore-signal=CHLD " + path}) {
+    CAPTURE(before);
+    const auto begin = std::chrono::steady_clock::now();
+    const Outcome outcome = run_norma(folder.path(), kSmall + "--model resnet18 --procs 2 --output o", before);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(15));
+    CHECK(outcome.err == words + "last words norma: train: rank 1 (process 4242) was ended by signal 9 (Killed)\n");
+  }
 }
 
 TEST_CASE("processes: mistakes are said once, with exit code 2" * doctest::test_suite("again")) {
