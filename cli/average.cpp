@@ -5,8 +5,8 @@
 #include "core/error.h"
 #include "core/range.h"
 #include "data/safetensors.h"
+#include "session/output.h"
 #include "train/checkpoint.h"
-#include "train/output.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>

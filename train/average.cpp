@@ -8,7 +8,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 #include "train/dataset_notes.h"
-#include "train/trainer.h"
+#include "train/training_state.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -93,25 +92,6 @@ Checkpoint description_of(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-std::vector<CheckpointFile> best_checkpoints(const std::filesystem::path& folder, int64_t count) {
-  std::vector<CheckpointFile> evaluated;
-  std::set<int64_t> steps;
-  for (const CheckpointFile& checkpoint : read_run_folder(folder).whole) {
-    if (checkpoint.metric && steps.insert(checkpoint.step).second) {
-      evaluated.push_back(checkpoint);
-    }
-  }
-  check(static_cast<int64_t>(evaluated.size()) >= count, kOp,
-        "--best: expected at least {} evaluated checkpoints in '{}', got {} (norma train --checkpoint-hist N keeps "
-        "the best)",
-        count, folder.string(), evaluated.size());
-  std::sort(evaluated.begin(), evaluated.end(), [](const CheckpointFile& a, const CheckpointFile& b) {
-    return a.metric != b.metric ? a.metric > b.metric : a.step < b.step;
-  });
-  evaluated.resize(static_cast<size_t>(count));
-  return evaluated;
-}
 
 Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, const WeightsOptions& options) {
   check(!files.empty(), kOp, "expected checkpoints, got none");

@@ -1,9 +1,7 @@
 #pragma once
 
 #include "train/checkpoint.h"
-#include "train/run_folder.h"
 
-#include <cstdint>
 #include <filesystem>
 #include <vector>
 
@@ -11,10 +9,6 @@ namespace norma::train {
 
 /// The key in Checkpoint::options under which an averaged checkpoint lists its files.
 inline constexpr const char* kAveragedKey = "averaged";
-
-/// The checkpoints of a run's folder with the highest metric, best first; of equal ones the earlier step first. Each
-/// step comes once, whatever names it has. Throws Error if fewer than `count` were evaluated.
-std::vector<CheckpointFile> best_checkpoints(const std::filesystem::path& folder, int64_t count);
 
 /// The mean of the weights in these files, summed in float64 and rounded once, as timm's avg_checkpoints.py does it.
 /// Integers (num_batches_tracked) come from the newest file: that of the latest step, or the last one given if the

@@ -16,9 +16,8 @@
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "train/agreement.h"
-#include "train/interrupt.h"
-#include "train/layer_nodes.h"
 #include "train/memory_use.h"
+#include "train/stop.h"
 
 #include <fmt/format.h>
 
@@ -57,19 +56,14 @@ Tensor forward(TrainingState& run, const data::Batch& batch) {
 /// if a signal came.
 std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
                                const std::function<void(const data::Batch&)>& step) {
-  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   for (int64_t count = recipe.batch_size / 2; count > 0; count /= 2) {
     if (interrupted()) {
       return "";
     }
     try {
       allocator(device).empty_cache();
-      const auto batches = [&](int64_t n) {
-        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
-                     {.device = kCpu, .format = format});
-      };
-      const Tensor waiting = batches(prefetched_batches(workers));  // the loader's batches
-      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
+      const data::Batch waiting = batch_of_zeros(recipe, count * prefetched_batches(workers));  // the loader's batches
+      step(batch_of_zeros(recipe, count));
       if (recipe.batch_size % count != 0) {
         return fmt::format("; --batch-size {} would fit", count);
       }
@@ -85,6 +79,14 @@ std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
 }
 
 }  // namespace
+
+data::Batch batch_of_zeros(const Recipe& recipe, int64_t images) {
+  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  return {.images =
+              zeros({images, kImageChannels, recipe.image_size, recipe.image_size}, {.device = kCpu, .format = format}),
+          .labels = zeros({images}, {.dtype = DType::int64, .device = kCpu}),
+          .total = images};
+}
 
 Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next, StepObserver* observer,
                             std::unique_ptr<ObservedStep>* seen) {
@@ -309,11 +311,7 @@ void StepFaults::explain_memory(int workers, bool resumed, const std::function<v
 }
 
 void StepFaults::fail_for_memory(int workers, bool resumed, const std::string& reason) {
-  ActivationObserver seen;
-  seen.start({.model = *run_.model,
-              .first_step = run_.step,
-              .total_steps = run_.total_steps(),
-              .batch_size = run_.recipe.batch_size});
+  ActivationObserver seen(*run_.model);
   int64_t images = 0;
   const auto fits = [&](const data::Batch& batch) {
     run_.optimizer->zero_grad();

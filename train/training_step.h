@@ -61,6 +61,9 @@ class StepFaults {
   nn::NamedTensors buffers_;  // copies of the running statistics from before the step
 };
 
+/// A training batch of a run on the host, for measurements: zeros of class 0.
+data::Batch batch_of_zeros(const Recipe& recipe, int64_t images);
+
 using NextBatch = std::function<data::Batch()>;
 
 /// Adds the gradients of `batches` batches to the present ones. Returns the mean loss, on its device. For the last

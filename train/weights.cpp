@@ -9,7 +9,6 @@
 #include "models/parameter_depths.h"
 #include "models/registry.h"
 #include "nn/norm/norm.h"
-#include "train/trainer.h"
 
 #include <fmt/format.h>
 
