@@ -1,4 +1,3 @@
-#include "train/average.h"
 #include "cli/command.h"
 #include "cli/option.h"
 #include "cli/trained.h"
@@ -8,6 +7,7 @@
 #include "session/output.h"
 #include "train/checkpoint.h"
 #include "train/training_state.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 

@@ -19,8 +19,8 @@
 #include "session/run_folder.h"
 #include "session/run_log.h"
 #include "session/trainer.h"
-#include "train/average.h"
 #include "train/ranges.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -17,64 +17,59 @@ namespace norma::train {
 
 namespace {
 
-// The few fields written here, in the wire format of protocol buffers: a field begins with its number and the kind of
-// its value; numbers are little-endian.
-enum class Wire : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
-
-void put_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) {
-    out += static_cast<char>(value | 0x80);
-  }
-  out += static_cast<char>(value);
-}
-
 void put_fixed(std::string& out, uint64_t bits, int bytes) {
   for (int i = 0; i < bytes; ++i) {
     out += static_cast<char>(bits >> (8 * i));
   }
 }
 
-void put_key(std::string& out, int field, Wire wire) {
-  put_varint(out, static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(wire));
-}
+/// A message in the wire format of protocol buffers: a field begins with its number and the kind of its value; numbers
+/// are little-endian.
+struct Message {
+  std::string bytes = {};
 
-void put_integer(std::string& out, int field, int64_t value) {
-  put_key(out, field, Wire::varint);
-  put_varint(out, static_cast<uint64_t>(value));
-}
-
-void put_double(std::string& out, int field, double value) {
-  put_key(out, field, Wire::fixed64);
-  put_fixed(out, std::bit_cast<uint64_t>(value), 8);
-}
-
-void put_float(std::string& out, int field, float value) {
-  put_key(out, field, Wire::fixed32);
-  put_fixed(out, std::bit_cast<uint32_t>(value), 4);
-}
-
-void put_bytes(std::string& out, int field, std::string_view bytes) {
-  put_key(out, field, Wire::bytes);
-  put_varint(out, bytes.size());
-  out += bytes;
-}
-
-void put_doubles(std::string& out, int field, std::span<const double> values) {
-  std::string packed;
-  for (const double value : values) {
-    put_fixed(packed, std::bit_cast<uint64_t>(value), 8);
+  Message& add(int field, int64_t value) {
+    put_varint(static_cast<uint64_t>(field) << 3);
+    put_varint(static_cast<uint64_t>(value));
+    return *this;
   }
-  put_bytes(out, field, packed);
-}
+  Message& add(int field, double value) {
+    put_varint(static_cast<uint64_t>(field) << 3 | 1);
+    put_fixed(bytes, std::bit_cast<uint64_t>(value), 8);
+    return *this;
+  }
+  Message& add(int field, float value) {
+    put_varint(static_cast<uint64_t>(field) << 3 | 5);
+    put_fixed(bytes, std::bit_cast<uint32_t>(value), 4);
+    return *this;
+  }
+  Message& add(int field, std::string_view content) {
+    put_varint(static_cast<uint64_t>(field) << 3 | 2);
+    put_varint(content.size());
+    bytes += content;
+    return *this;
+  }
+  Message& add(int field, std::span<const double> values) {
+    std::string packed;
+    for (const double value : values) {
+      put_fixed(packed, std::bit_cast<uint64_t>(value), 8);
+    }
+    return add(field, packed);
+  }
+
+ private:
+  void put_varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) {
+      bytes += static_cast<char>(value | 0x80);
+    }
+    bytes += static_cast<char>(value);
+  }
+};
 
 /// Event: wall_time = 1, step = 2, and one of file_version = 3, summary = 5, session_log = 7.
 std::string event(int64_t step, int field, std::string_view content) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  std::string out;
-  put_double(out, 1, now.count());
-  put_integer(out, 2, step);
-  put_bytes(out, field, content);
-  return out;
+  return Message().add(1, now.count()).add(2, step).add(field, content).bytes;
 }
 constexpr int kFileVersion = 3;
 constexpr int kSummary = 5;
@@ -139,9 +134,7 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
   }
   write(event(0, kFileVersion, "brain.Event:2"));
   if (first_step > 0) {
-    std::string session;  // SessionLog: status = 1, whose value START is 1
-    put_integer(session, 1, 1);
-    write(event(first_step, kSessionLog, session));
+    write(event(first_step, kSessionLog, Message().add(1, int64_t{1}).bytes));  // SessionLog: status = 1, START is 1
   }
 }
 
@@ -158,15 +151,12 @@ void EventFile::write(const std::string& event) {
 }
 
 void EventFile::add_scalars(int64_t step, const Scalars& scalars) {
-  std::string summary;  // Summary: value = 1; Value: tag = 1, simple_value = 2
+  Message summary;  // Summary: value = 1; Value: tag = 1, simple_value = 2
   for (const auto& [tag, number] : scalars) {
-    std::string value;
-    put_bytes(value, 1, tag);
-    put_float(value, 2, static_cast<float>(number));
-    put_bytes(summary, 1, value);
+    summary.add(1, Message().add(1, tag).add(2, static_cast<float>(number)).bytes);
   }
   if (!scalars.empty()) {
-    write(event(step, kSummary, summary));
+    write(event(step, kSummary, summary.bytes));
   }
 }
 
@@ -204,20 +194,11 @@ void EventFile::add_histogram(int64_t step, std::string_view tag, std::span<cons
       counts[std::min(bucket, kBuckets - 1)] += 1;
     }
   }
-  std::string histogram;  // HistogramProto: min, max, num, sum, sum_squares = 1 … 5, bucket_limit = 6, bucket = 7
-  put_double(histogram, 1, least);
-  put_double(histogram, 2, most);
-  put_double(histogram, 3, static_cast<double>(count));
-  put_double(histogram, 4, sum);
-  put_double(histogram, 5, squares);
-  put_doubles(histogram, 6, limits);
-  put_doubles(histogram, 7, counts);
-  std::string value;  // Value: tag = 1, histo = 5
-  put_bytes(value, 1, tag);
-  put_bytes(value, 5, histogram);
-  std::string summary;
-  put_bytes(summary, 1, value);
-  write(event(step, kSummary, summary));
+  Message histogram;  // HistogramProto: min, max, num, sum, sum_squares = 1 … 5, bucket_limit = 6, bucket = 7
+  histogram.add(1, least).add(2, most).add(3, static_cast<double>(count)).add(4, sum).add(5, squares);
+  histogram.add(6, std::span<const double>(limits)).add(7, std::span<const double>(counts));
+  const std::string value = Message().add(1, tag).add(5, histogram.bytes).bytes;  // Value: tag = 1, histo = 5
+  write(event(step, kSummary, Message().add(1, value).bytes));
 }
 
 }  // namespace norma::train

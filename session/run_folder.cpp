@@ -15,6 +15,7 @@
 #include <array>
 #include <fstream>
 #include <functional>
+#include <regex>
 #include <set>
 #include <string>
 #include <system_error>
@@ -24,30 +25,10 @@ namespace norma::train {
 
 namespace {
 
-/// True for "-1", "-1-20": the middle of a name between its beginning and its ending.
-bool is_numbers(std::string_view text, int64_t count) {
-  bool digit_before = false;
-  for (const char c : text) {
-    if (c == '-' && digit_before) {
-      --count;
-    } else if (c < '0' || c > '9') {
-      return false;
-    }
-    digit_before = c != '-';
-  }
-  return digit_before && count == 1;
-}
-
-bool is_checkpoint_name(std::string_view name) {
-  constexpr std::string_view kEnding = ".safetensors";
-  if (name == kLastName || name == kBestName) {
-    return true;
-  }
-  const auto numbered = [&](std::string_view prefix, int64_t numbers) {
-    return name.starts_with(prefix) && name.ends_with(kEnding) && name.size() > prefix.size() + kEnding.size() &&
-           is_numbers(name.substr(prefix.size(), name.size() - prefix.size() - kEnding.size()), numbers);
-  };
-  return numbered(kEpochPrefix, 1) || numbered(kRecoveryPrefix, 2);
+/// True for the names in run_folder.h.
+bool is_checkpoint_name(const std::string& name) {
+  static const std::regex names(R"((last|model_best|checkpoint-\d+|recovery-\d+-\d+)\.safetensors)");
+  return std::regex_match(name, names);
 }
 
 bool is_last(const CheckpointFile& checkpoint) {

@@ -71,8 +71,12 @@ class ObservedLoop final : public LoopObserver {
   void print_start();
   /// Prints notes at the end of the run: steps that were left out, images that were replaced.
   void print_notes();
+  /// The text behind the label of the run.
+  [[nodiscard]] std::string labelled(const std::string& text) const {
+    return options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text);
+  }
   /// Prints a line about the run that stays.
-  void say(const std::string& text) { progress_.print(options_.labelled(text)); }
+  void say(const std::string& text) { progress_.print(labelled(text)); }
   /// Writes an object to log.jsonl (RunLog::note()).
   void log(const std::string& json);
 
@@ -351,7 +355,7 @@ void ObservedLoop::print_notes() {
   }
   for (const auto& dataset : {run_.train_set, run_.test_set}) {
     if (const std::string text = skipped_text(*dataset); !text.empty()) {
-      progress_.warn("norma: train: warning: " + options_.labelled(text));
+      progress_.warn("norma: train: warning: " + labelled(text));
     }
   }
 }
@@ -363,10 +367,6 @@ void ObservedLoop::log(const std::string& json) {
 }
 
 }  // namespace
-
-std::string TrainerOptions::labelled(const std::string& text) const {
-  return label.empty() ? text : fmt::format("{}  {}", label, text);
-}
 
 double TrainerOptions::now() const {
   return clock ? clock() : system_seconds();

@@ -68,8 +68,6 @@ struct TrainerOptions {
   /// The processes of the run. All but the first have no `output`.
   std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group();
 
-  /// A line about the run: its label before the text.
-  [[nodiscard]] std::string labelled(const std::string& text) const;
   /// The time by `clock`.
   [[nodiscard]] double now() const;
 };

@@ -127,8 +127,7 @@ void DataParallel::start(TrainingState& run) {
         "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
         run.recipe.batch_size, group_->size());
   const NoGradGuard no_grad;
-  for (const auto& [name, x] :
-       run.model->named_buffers()) {  // the parameters are the same, as check_processes_agree() saw
+  for (const auto& [name, x] : run.model->named_buffers()) {
     group_->broadcast(x.detach());
     x.bump_version();
   }

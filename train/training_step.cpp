@@ -50,6 +50,15 @@ Tensor forward(TrainingState& run, const data::Batch& batch) {
   return part ? mul(loss, static_cast<double>(batch.labels.numel()) / static_cast<double>(batch.total)) : loss;
 }
 
+/// The running statistics, which a step changes before its update.
+Tensors buffers_of(const nn::Module& model) {
+  Tensors buffers;
+  for (const auto& [name, x] : model.named_buffers()) {
+    buffers.push_back(x.detach());
+  }
+  return buffers;
+}
+
 /// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by
 /// steps whose only trace is the changed network. `step` trains on a batch. Returns the end of an error text, ";
 /// --batch-size 16 --grad-accum-steps 8 would fit, with as many images in an update", or the reason why none fits; ""
@@ -186,20 +195,14 @@ void StepFaults::begin_step() {
   if (!steps_may_be_left_out()) {
     return;
   }
-  Tensors from;
-  Tensors to;
-  const nn::NamedTensors buffers = run_.model->named_buffers();
+  const Tensors buffers = buffers_of(*run_.model);
   buffers_.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
-    auto& [kept_name, copy] = buffers_[i];
-    const Tensor x = buffers[i].second.detach();
-    if (!copy.defined() || kept_name != buffers[i].first) {
-      buffers_[i] = {buffers[i].first, empty_like(x)};
+    if (!buffers_[i].defined()) {
+      buffers_[i] = empty_like(buffers[i]);
     }
-    from.push_back(x);
-    to.push_back(copy);
   }
-  copy_all_into(from, to);
+  copy_all_into(buffers, buffers_);
 }
 
 StepResult StepFaults::judge(const Tensor& seen) {
@@ -223,14 +226,7 @@ StepResult StepFaults::judge(const Tensor& seen) {
   }
   const Generator before = std::exchange(run_.random, default_generator());
   if (steps_may_be_left_out()) {
-    Tensors from;
-    Tensors to;
-    const nn::NamedTensors buffers = run_.model->named_buffers();
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      from.push_back(buffers_.at(i).second);
-      to.push_back(buffers[i].second.detach());
-    }
-    copy_all_into(from, to);
+    copy_all_into(buffers_, buffers_of(*run_.model));
   }
   run_.optimizer->zero_grad();
   if (scaled) {

@@ -1,4 +1,4 @@
-#include "train/average.h"
+#include "train/weights.h"
 
 #include "core/factory.h"
 #include "files.h"
