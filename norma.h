@@ -77,9 +77,9 @@
 #include "data/survey.h"
 #include "data/transform.h"
 
+#include "session/trainer.h"
 #include "train/checkpoint.h"
 #include "train/ema.h"
 #include "train/evaluate.h"
 #include "train/recalibrate.h"
 #include "train/recipe.h"
-#include "train/trainer.h"

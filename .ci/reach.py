@@ -24,7 +24,7 @@ SOURCE = re.compile(r'\.(h|cpp|cu)$')
 # What every program is built by, and what every program of tests is made of.
 BUILD = ['CMakeLists.txt', 'CMakePresets.json', 'cmake/']
 TESTS = BUILD + ['tests/CMakeLists.txt', r'tests/[^/]+\.(h|cpp)$']
-TESTED = ['core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'lab', 'cli', 'parity']
+TESTED = ['core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'session', 'lab', 'cli', 'parity']
 
 
 def git(*arguments):
@@ -100,8 +100,8 @@ def parts():
     found['python'] = [*everything, 'python/', 'tests/python/', 'pyproject.toml']
     # Its code is that of python and portable; what it has of its own is how it is packed.
     found['wheel'] = [*portable(), 'python/', 'tests/python/', 'pyproject.toml', 'cli/CMakeLists.txt']
-    tested = [f'tests/{name}/' for name in ('core', 'ops', 'nn', 'models', 'parallel', 'train', 'lab', 'virtual_gpu')]
-    found['cuda'] = [*TESTS, *room('train'), 'lab/bench/', *tested]
+    tested = [f'tests/{name}/' for name in ('core', 'ops', 'nn', 'models', 'parallel', 'train', 'session', 'lab', 'virtual_gpu')]
+    found['cuda'] = [*TESTS, *room('session'), 'lab/bench/', *tested]
     found['portable'] = portable()
     found['debian'] = [*BUILD, r'(.*/)?CMakeLists\.txt$', 'run', 'tests/house/debian.sh', 'python/tools.sh', 'pyproject.toml']
     return found

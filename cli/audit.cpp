@@ -2,9 +2,9 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/audit/cases.h"
-#include "train/folder_lock.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/folder_lock.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,13 +1,13 @@
-#include "train/average.h"
 #include "cli/command.h"
 #include "cli/option.h"
 #include "cli/trained.h"
 #include "core/error.h"
 #include "core/range.h"
 #include "data/safetensors.h"
+#include "session/output.h"
 #include "train/checkpoint.h"
-#include "train/output.h"
 #include "train/training_state.h"
+#include "train/weights.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include "core/parallel.h"
 #include "lab/bench/benchmark.h"
 #include "lab/bench/scaling.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

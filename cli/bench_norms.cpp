@@ -2,9 +2,9 @@
 #include "cli/options.h"
 #include "core/quoting.h"
 #include "lab/bench/norm_sweep.h"
-#include "train/folder_lock.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/folder_lock.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "nn/norm/factory.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 
 #include <memory>
 #include <string>

@@ -18,11 +18,11 @@
 #include "lab/compare/tune.h"
 #include "lab/report/report.h"
 #include "nn/plugin.h"
+#include "session/environment.h"
+#include "session/folder_lock.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 #include "train/agreement.h"
-#include "train/environment.h"
-#include "train/folder_lock.h"
-#include "train/interrupt.h"
-#include "train/output.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

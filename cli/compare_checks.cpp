@@ -3,8 +3,8 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "ops/conv/conv.h"
-#include "train/environment.h"
-#include "train/output.h"
+#include "session/environment.h"
+#include "session/output.h"
 
 #include <optional>
 

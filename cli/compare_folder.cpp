@@ -5,7 +5,7 @@
 #include "lab/compare/cell_run.h"
 #include "lab/compare/source.h"
 #include "lab/report/joined.h"
-#include "train/output.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 

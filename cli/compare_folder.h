@@ -2,7 +2,7 @@
 
 #include "lab/compare/deal.h"
 #include "lab/report/report.h"
-#include "train/folder_lock.h"
+#include "session/folder_lock.h"
 
 #include <filesystem>
 #include <optional>

@@ -6,8 +6,8 @@
 #include "core/nearest_name.h"
 #include "data/safetensors.h"
 #include "models/state_dict_names.h"
+#include "session/output.h"
 #include "train/checkpoint.h"
-#include "train/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,9 +6,9 @@
 #include "data/image_tensor.h"
 #include "data/survey.h"
 #include "ops/shape/view.h"
+#include "session/output.h"
 #include "train/augmentation.h"
 #include "train/dataset_notes.h"
-#include "train/output.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

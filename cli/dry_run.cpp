@@ -1,8 +1,8 @@
 #include "cli/dry_run.h"
 
 #include "models/registry.h"
+#include "session/progress.h"
 #include "train/memory_use.h"
-#include "train/progress.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>

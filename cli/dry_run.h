@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/trainer.h"
+#include "session/trainer.h"
 
 #include <string>
 

@@ -17,10 +17,10 @@
 #include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "ops/shape/copy.h"
-#include "train/output.h"
+#include "session/output.h"
+#include "session/trainer.h"
 #include "train/ranges.h"
 #include "train/recipe_option.h"
-#include "train/trainer.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "core/excerpt.h"
 #include "data/safetensors.h"
 #include "ops/shape/copy.h"
-#include "train/output.h"
+#include "session/output.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>

@@ -8,8 +8,8 @@
 #include "nn/norm/factory.h"
 #include "ops/conv/conv.h"
 #include "ops/half/bfloat16.h"
-#include "train/environment.h"
-#include "train/output.h"
+#include "session/environment.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -9,9 +9,9 @@
 #include "core/toml_lines.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
-#include "train/environment.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/environment.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

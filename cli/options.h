@@ -1,8 +1,8 @@
 #pragma once
 
 #include "cli/option.h"
+#include "session/run_folder.h"
 #include "train/recipe_option.h"
-#include "train/run_output.h"
 
 #include <cstdint>
 #include <memory>

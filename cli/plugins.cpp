@@ -8,10 +8,10 @@
 #include "data/json.h"
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"
+#include "session/environment.h"
+#include "session/output.h"
+#include "session/run_folder.h"
 #include "train/checkpoint.h"
-#include "train/environment.h"
-#include "train/output.h"
-#include "train/run_folder.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

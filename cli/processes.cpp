@@ -4,8 +4,8 @@
 #include "core/error.h"
 #include "core/parallel.h"
 #include "core/parse_number.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -11,7 +11,7 @@
 #include "core/quoting.h"
 #include "core/simd/target.h"
 #include "core/version.h"
-#include "train/output.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 #include <unistd.h>

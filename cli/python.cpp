@@ -3,7 +3,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "core/error.h"
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 #include <sys/prctl.h>
 #include <sys/wait.h>

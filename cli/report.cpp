@@ -2,8 +2,8 @@
 #include "cli/options.h"
 #include "core/input_file.h"
 #include "lab/report/merged.h"
-#include "train/folder_lock.h"
-#include "train/output.h"
+#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "ops/shape/copy.h"
-#include "train/output.h"
+#include "session/output.h"
 #include "train/ranges.h"
 #include "train/weights.h"
 

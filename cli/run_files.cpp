@@ -2,7 +2,7 @@
 
 #include "cli/options.h"
 #include "core/excerpt.h"
-#include "train/output.h"
+#include "session/output.h"
 
 #include <algorithm>
 #include <fstream>

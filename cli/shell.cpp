@@ -1,7 +1,7 @@
 #include "cli/command.h"
 #include "cli/option_table.h"
 #include "core/nearest_name.h"
-#include "train/output.h"
+#include "session/output.h"
 
 #include <memory>
 #include <string>

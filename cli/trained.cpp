@@ -2,9 +2,9 @@
 
 #include "cli/plugins.h"
 #include "models/registry.h"
+#include "session/output.h"
+#include "session/run_folder.h"
 #include "train/dataset_notes.h"
-#include "train/output.h"
-#include "train/run_folder.h"
 #include "train/training_state.h"
 
 namespace norma::cli {

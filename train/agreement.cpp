@@ -1,7 +1,7 @@
 #include "train/agreement.h"
 
 #include "core/factory.h"
-#include "train/interrupt.h"
+#include "train/stop.h"
 
 #include <algorithm>
 #include <chrono>
@@ -36,9 +36,9 @@ bool goes_on(parallel::ProcessGroup& group, bool first_does) {
   const Tensor x = zeros({2}, {.dtype = DType::float64, .device = kCpu});
   auto* const values = x.data<double>();
   values[0] = group.is_first() && first_does ? 1 : 0;
-  values[1] = SharedInterrupts::is_pending() ? 1 : 0;
+  values[1] = StopFlag::is_pending() ? 1 : 0;
   group.all_reduce(x);
-  SharedInterrupts::settle(values[1] > 0);
+  StopFlag::settle(values[1] > 0);
   return values[0] > 0;
 }
 

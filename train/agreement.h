@@ -33,7 +33,7 @@ void rethrow_unless_agreed(const parallel::ProcessGroup& group);
 void do_together(parallel::ProcessGroup& group, const std::function<void()>& work);
 
 /// Runs `work` in the first process while the others wait, for as long as it takes: ProcessGroupOptions::timeout counts
-/// only where the first process is stopped. A signal that comes to one of them counts in all (SharedInterrupts). What
+/// only where the first process is stopped. Where one of them is asked to stop, all are (StopFlag). What
 /// `work` throws, all throw, as Error with the same text.
 void do_in_first(parallel::ProcessGroup& group, const std::function<void()>& work);
 

@@ -10,8 +10,7 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
 #include "train/agreement.h"
-#include "train/interrupt.h"
-#include "train/same_run.h"
+#include "train/stop.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>
@@ -120,14 +119,6 @@ class Kept {
 
 DataParallel::DataParallel(std::shared_ptr<parallel::ProcessGroup> group) : group_(std::move(group)) {}
 
-void DataParallel::check_same(TrainingState& run) const {
-  const std::vector<std::string> all = group_->all_gather_text(facts_of(run));
-  for (size_t rank = 1; rank < all.size(); ++rank) {
-    const std::string other = difference_of_facts(all[0], all[rank]);
-    check(other.empty(), "train", "rank {}: {}", rank, other);
-  }
-}
-
 void DataParallel::start(TrainingState& run) {
   if (alone()) {
     return;
@@ -135,9 +126,8 @@ void DataParallel::start(TrainingState& run) {
   check(run.recipe.batch_size >= group_->size(), "train",
         "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
         run.recipe.batch_size, group_->size());
-  check_same(run);
   const NoGradGuard no_grad;
-  for (const auto& [name, x] : run.model->named_buffers()) {  // the parameters are the same, as check_same() saw
+  for (const auto& [name, x] : run.model->named_buffers()) {
     group_->broadcast(x.detach());
     x.bump_version();
   }
@@ -170,9 +160,9 @@ Tensor DataParallel::finish_step(const Tensor& loss) {
   const NoGradGuard no_grad;
   const Tensor sums = zeros({2}, {.dtype = DType::float64, .device = kCpu});
   copy_into(loss.detach(), select(sums, 0, 0));
-  fill_(select(sums, 0, 1), SharedInterrupts::is_pending() ? 1 : 0);
+  fill_(select(sums, 0, 1), StopFlag::is_pending() ? 1 : 0);
   group_->all_reduce(sums);
-  SharedInterrupts::settle(sums.to_vector<double>()[1] > 0);
+  StopFlag::settle(sums.to_vector<double>()[1] > 0);
   return to_device(select(sums, 0, 0), loss.device());
 }
 

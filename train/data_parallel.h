@@ -23,17 +23,16 @@ class DataParallel {
   /// For loaders.
   [[nodiscard]] data::LoaderPart part() const { return {.number = group_->rank(), .parts = group_->size()}; }
 
-  /// Begins a run. Throws Error, in all processes, where one of them has another version, recipe, data set, step or
-  /// other weights than the first, and where a batch has fewer images than there are processes. Then all processes have
-  /// the parameters and buffers of the first. Norms `sync_batch`, and with Recipe::sync_bn all batch norms, share their
-  /// statistics.
+  /// Begins a run whose parameters are the same in all processes (check_processes_agree()). Throws Error, in all of
+  /// them, where a batch has fewer images than there are processes. Then all have the buffers of the first. Norms
+  /// `sync_batch`, and with Recipe::sync_bn all batch norms, share their statistics.
   void start(TrainingState& run);
 
   /// loss.backward(). `last`: this is the last backward pass of a step, so the processes sum up gradients while it
   /// runs.
   void backward(const Tensor& loss, bool last);
   /// Call it behind the last backward() of a step: gradients become their sums over the processes. Returns the sum of
-  /// `loss`, and all processes know of a signal that came to one (train/interrupt.h).
+  /// `loss`, and all processes know of it if one was asked to stop (train/stop.h).
   Tensor finish_step(const Tensor& loss);
 
   /// Gives all processes the mean of the running statistics, which each has from its own images, unless they share
@@ -50,8 +49,6 @@ class DataParallel {
   void work_alone(TrainingState& run);
 
  private:
-  void check_same(TrainingState& run) const;
-
   std::shared_ptr<parallel::ProcessGroup> group_;
   std::unique_ptr<parallel::GradientReducer> reducer_;
 };

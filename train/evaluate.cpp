@@ -4,13 +4,16 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "data/subset.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "train/interrupt.h"
+#include "train/stop.h"
+#include "train/training_state.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstddef>
@@ -18,6 +21,7 @@
 #include <limits>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace norma::train {
@@ -63,14 +67,14 @@ struct BatchSums {
 
 /// Adds up what all processes know. If a signal came to any of them, all know of it then.
 void add_over(parallel::ProcessGroup& group, BatchSums& sums) {
-  const double signals = SharedInterrupts::is_pending() ? 1 : 0;
+  const double signals = StopFlag::is_pending() ? 1 : 0;
   std::vector<double> all = {sums.in_top, sums.loss, sums.images, sums.has_top ? 1.0 : 0.0, signals};
   const auto first_right = static_cast<std::ptrdiff_t>(all.size());
   all.insert(all.end(), sums.right.begin(), sums.right.end());
   const Tensor x = from_vector(all, {static_cast<int64_t>(all.size())}, {.dtype = DType::float64, .device = kCpu});
   group.all_reduce(x);
   all = x.to_vector<double>();
-  SharedInterrupts::settle(all[4] > 0);
+  StopFlag::settle(all[4] > 0);
   sums = {.in_top = all[0],
           .loss = all[1],
           .images = all[2],
@@ -155,6 +159,33 @@ Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& p
   } catch (const std::bad_alloc&) {
     fail_for_memory(batches, "the system has none left");
   }
+}
+
+namespace {
+
+Evaluation evaluate_on(TrainingState& run, nn::Module& model, const Recipe& recipe,
+                       std::shared_ptr<const data::Dataset> images, int workers) {
+  const DataParallel& processes = run.processes;
+  data::Loader batches = make_test_loader(recipe, std::move(images), workers, model.device(), processes.part());
+  return evaluate(model, batches, run.precision, {.group = processes.alone() ? nullptr : &processes.group()});
+}
+
+}  // namespace
+
+Evaluation evaluate_on_test_images(TrainingState& run, nn::Module& model, int workers) {
+  return evaluate_on(run, model, run.recipe, run.test_set, workers);
+}
+
+Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, int64_t images, int workers) {
+  Recipe recipe = run.recipe;
+  recipe.test_images = 0;  // all of the part
+  const int64_t count = std::min(images, run.train_set->info().size);
+  return evaluate_on(run, model, recipe, data::random_subset(run.train_set, count), workers);
+}
+
+void load_averages(TrainingState& run, nn::Module& model) {
+  // All steps so far may have been left out.
+  model.load_state_dict(run.optimizer->steps() > 0 ? run.ema->averages() : run.wide_state());
 }
 
 }  // namespace norma::train

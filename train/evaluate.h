@@ -24,7 +24,7 @@ struct Evaluation {
   int64_t images = 0;
   int64_t skipped_images = 0;  ///< Dataset::skipped(); evaluate() leaves it to callers, who have the dataset
   double seconds = 0;
-  bool complete = false;  ///< false: a signal came before the end (interrupt.h), and the figures are of a part
+  bool complete = false;  ///< false: interrupted() came before the end (stop.h), and the figures are of a part
 };
 
 /// The results of evaluate() for a batch.
@@ -46,5 +46,19 @@ struct EvaluateOptions {
 /// OutOfMemory with the size of the batches if one does not fit.
 Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision = {},
                     const EvaluateOptions& options = {});
+
+// All processes of a run call the next three together.
+struct TrainingState;
+
+/// Evaluates a network of the run on its test images. `workers` are the loader's threads.
+Evaluation evaluate_on_test_images(TrainingState& run, nn::Module& model, int workers);
+
+/// Evaluates a network of the run on so many of its training images, or on all if there are fewer. They are the same
+/// ones at every seed, and come as test images do, without augmentation, so that training and test loss differ by the
+/// images alone.
+Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, int64_t images, int workers);
+
+/// Puts the moving averages of the run's tensors into another network of its kind. Expects TrainingState::ema.
+void load_averages(TrainingState& run, nn::Module& model);
 
 }  // namespace norma::train

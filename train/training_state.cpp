@@ -5,12 +5,9 @@
 #include "core/excerpt.h"
 #include "core/parse_number.h"
 #include "models/registry.h"
-#include "nn/plugin.h"
 #include "ops/shape/copy.h"
 #include "train/convert_norm.h"
 #include "train/dataset_notes.h"
-#include "train/environment.h"
-#include "train/resume.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
@@ -34,13 +31,6 @@ constexpr const char* kBatchesKey = "batches";
 constexpr const char* kLossScaleKey = "grad_scaler.factor";
 constexpr const char* kLossScaleStepsKey = "grad_scaler.growth_tracker";
 constexpr const char* kOverflowsKey = "overflows";
-
-StepPlan plan_of(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set) {
-  const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
-  return {.batches_per_epoch = loader.batches_per_epoch(),
-          .total_batches = loader.num_steps(),
-          .accumulate = recipe.grad_accum_steps};
-}
 
 /// Visits the sums and counts of a run with their keys in Checkpoint::options.
 template <class State, class F>
@@ -68,6 +58,13 @@ T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
 }
 
 }  // namespace
+
+StepPlan plan_of(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set) {
+  const data::Loader loader = make_train_loader(recipe, train_set, /* workers= */ 0);
+  return {.batches_per_epoch = loader.batches_per_epoch(),
+          .total_batches = loader.num_steps(),
+          .accumulate = recipe.grad_accum_steps};
+}
 
 Recipe recipe_of(const Checkpoint& checkpoint) {
   const auto found = checkpoint.options.find(kRecipeKey);
@@ -132,10 +129,6 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
 }
 
 std::string TrainingState::resume(const Checkpoint& checkpoint) {
-  const bool has_recipe = checkpoint.options.contains(kRecipeKey);
-  if (has_recipe) {
-    check_same_run(recipe_of(checkpoint), recipe);
-  }
   const data::DatasetInfo& info = train_set->info();
   const int64_t classes = info.num_classes();
   const int64_t classes_before = number_of(checkpoint, kClassesKey, classes);
@@ -173,9 +166,6 @@ std::string TrainingState::resume(const Checkpoint& checkpoint) {
     evaluated = {.metric = *checkpoint.metric, .step = step};
   }
   check(step <= total_steps(), "train", "the checkpoint is at step {}, but the run has only {}", step, total_steps());
-  if (step == total_steps() && has_recipe) {
-    check_changes_count(recipe_of(checkpoint), recipe, step);
-  }
   check(checkpoint.epoch == step / steps_per_epoch(), "train",
         "the checkpoint is at step {} in epoch {}, but an epoch has {} steps", step, checkpoint.epoch,
         steps_per_epoch());
@@ -215,13 +205,6 @@ std::string TrainingState::images_change(const Checkpoint& checkpoint) const {
         "begin a new run",
         images_before, train_set->info().name, folder, images, reason);
   return fmt::format("images {} → {}", images_before, images);
-}
-
-std::string TrainingState::rate_jump(const Recipe& before) const {
-  const StepPlan old = plan_of(before, train_set);
-  const int64_t in_old = std::min(step, old.total_steps() - 1);
-  const double was = base_lr(before) * make_schedules(before, old.total_steps(), old.steps_per_epoch()).lr(in_old);
-  return lr(step) > 2 * was ? fmt::format("{:.2g} → {:.2g}", was, lr(step)) : "";
 }
 
 nn::NamedTensors TrainingState::wide_state() const {
@@ -265,14 +248,11 @@ Checkpoint TrainingState::checkpoint() const {
                                 {kBatchesKey, std::to_string(plan.batches_before(step))},
                                 {kClassesKey, std::to_string(train_set->info().num_classes())},
                                 {kClassNamesKey, class_names_text(train_set->info())},
-                                {kNormalizationKey, normalization_text(train_set->info())},
-                                {kVersionsKey, versions_json()}},
+                                {kNormalizationKey, normalization_text(train_set->info())}},
                     .metric = evaluated && evaluated->step == step ? std::optional(evaluated->metric) : std::nullopt,
                     .best = best};
   visit_counts(*this, [&](const char* key, const auto& value) { result.options[key] = fmt::format("{}", value); });
-  if (!nn::loaded_plugins().empty()) {
-    result.options[kPluginsKey] = plugins_json(nn::loaded_plugins());
-  }
+  result.options.insert(notes.begin(), notes.end());
   if (!frozen.empty()) {
     result.options[kFrozenKey] = frozen.json();
   }

@@ -41,6 +41,9 @@ struct StepPlan {
   [[nodiscard]] int64_t steps_for(int64_t batches) const { return (batches + accumulate - 1) / accumulate; }
 };
 
+/// The plan of a recipe's run.
+StepPlan plan_of(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set);
+
 /// The mean loss of some steps; NaN without any.
 struct MeanLoss {
   double sum = 0;
@@ -61,9 +64,9 @@ struct TrainingState {
   explicit TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGroup> group = parallel::make_single_group(),
                          bool resumed = false);
   /// Goes on from a checkpoint. Returns "images 14 → 13" if the number of training images has changed, else "". Throws
-  /// Error when the checkpoint is of another run (check_same_run()), and when its tensors do not fit the network, are
-  /// not finite, or contradict its metadata. The number of training images may change only between two epochs, and not
-  /// that of batches; else Error.
+  /// Error for other classes, and when the checkpoint's tensors do not fit the network, are not finite, or contradict
+  /// its metadata. What else makes it a checkpoint of another run, resume_run() knows (session/resume.h). The number of
+  /// training images may change only between two epochs, and not that of batches; else Error.
   std::string resume(const Checkpoint& checkpoint);
   [[nodiscard]] Checkpoint checkpoint() const;
 
@@ -75,9 +78,6 @@ struct TrainingState {
   [[nodiscard]] int64_t images_seen() const { return plan.batches_before(step) * recipe.batch_size; }
   /// The learning rate of a step, from 0.
   [[nodiscard]] double lr(int64_t of_step) const { return base_lr(recipe) * schedules.lr(of_step); }
-  /// "8e-09 → 0.0016" if the rate of the next step is more than twice what the schedule of `before`, as the run was
-  /// until now, has there or at its end; else "".
-  [[nodiscard]] std::string rate_jump(const Recipe& before) const;
   /// The model's state dict, with float32 values instead of 16-bit parameters: master weights, and of frozen parameters
   /// those of the start.
   [[nodiscard]] nn::NamedTensors wide_state() const;
@@ -94,6 +94,8 @@ struct TrainingState {
   std::optional<Ema> ema;                ///< for Recipe::model_ema
   Schedules schedules;
   StepPlan plan;
+
+  std::map<std::string, std::string> notes;  ///< entries of Checkpoint::options that whoever made the run adds
 
   FrozenTensors frozen;         ///< as they were at the start
   std::string initial;          ///< what load_initial_weights() has to say; "": nothing was loaded

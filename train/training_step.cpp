@@ -16,9 +16,8 @@
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 #include "train/agreement.h"
-#include "train/interrupt.h"
-#include "train/layer_nodes.h"
 #include "train/memory_use.h"
+#include "train/stop.h"
 
 #include <fmt/format.h>
 
@@ -51,25 +50,29 @@ Tensor forward(TrainingState& run, const data::Batch& batch) {
   return part ? mul(loss, static_cast<double>(batch.labels.numel()) / static_cast<double>(batch.total)) : loss;
 }
 
+/// The running statistics, which a step changes before its update.
+Tensors buffers_of(const nn::Module& model) {
+  Tensors buffers;
+  for (const auto& [name, x] : model.named_buffers()) {
+    buffers.push_back(x.detach());
+  }
+  return buffers;
+}
+
 /// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by
 /// steps whose only trace is the changed network. `step` trains on a batch. Returns the end of an error text, ";
 /// --batch-size 16 --grad-accum-steps 8 would fit, with as many images in an update", or the reason why none fits; ""
 /// if a signal came.
 std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
                                const std::function<void(const data::Batch&)>& step) {
-  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
   for (int64_t count = recipe.batch_size / 2; count > 0; count /= 2) {
     if (interrupted()) {
       return "";
     }
     try {
       allocator(device).empty_cache();
-      const auto batches = [&](int64_t n) {
-        return zeros({n * count, kImageChannels, recipe.image_size, recipe.image_size},
-                     {.device = kCpu, .format = format});
-      };
-      const Tensor waiting = batches(prefetched_batches(workers));  // the loader's batches
-      step({.images = batches(1), .labels = zeros({count}, {.dtype = DType::int64, .device = kCpu})});
+      const data::Batch waiting = batch_of_zeros(recipe, count * prefetched_batches(workers));  // the loader's batches
+      step(batch_of_zeros(recipe, count));
       if (recipe.batch_size % count != 0) {
         return fmt::format("; --batch-size {} would fit", count);
       }
@@ -85,6 +88,14 @@ std::string largest_batch_text(const Recipe& recipe, int workers, Device device,
 }
 
 }  // namespace
+
+data::Batch batch_of_zeros(const Recipe& recipe, int64_t images) {
+  const MemoryFormat format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
+  return {.images =
+              zeros({images, kImageChannels, recipe.image_size, recipe.image_size}, {.device = kCpu, .format = format}),
+          .labels = zeros({images}, {.dtype = DType::int64, .device = kCpu}),
+          .total = images};
+}
 
 Tensor accumulate_gradients(TrainingState& run, int64_t batches, const NextBatch& next, StepObserver* observer,
                             std::unique_ptr<ObservedStep>* seen) {
@@ -184,20 +195,14 @@ void StepFaults::begin_step() {
   if (!steps_may_be_left_out()) {
     return;
   }
-  Tensors from;
-  Tensors to;
-  const nn::NamedTensors buffers = run_.model->named_buffers();
+  const Tensors buffers = buffers_of(*run_.model);
   buffers_.resize(buffers.size());
   for (size_t i = 0; i < buffers.size(); ++i) {
-    auto& [kept_name, copy] = buffers_[i];
-    const Tensor x = buffers[i].second.detach();
-    if (!copy.defined() || kept_name != buffers[i].first) {
-      buffers_[i] = {buffers[i].first, empty_like(x)};
+    if (!buffers_[i].defined()) {
+      buffers_[i] = empty_like(buffers[i]);
     }
-    from.push_back(x);
-    to.push_back(copy);
   }
-  copy_all_into(from, to);
+  copy_all_into(buffers, buffers_);
 }
 
 StepResult StepFaults::judge(const Tensor& seen) {
@@ -221,14 +226,7 @@ StepResult StepFaults::judge(const Tensor& seen) {
   }
   const Generator before = std::exchange(run_.random, default_generator());
   if (steps_may_be_left_out()) {
-    Tensors from;
-    Tensors to;
-    const nn::NamedTensors buffers = run_.model->named_buffers();
-    for (size_t i = 0; i < buffers.size(); ++i) {
-      from.push_back(buffers_.at(i).second);
-      to.push_back(buffers[i].second.detach());
-    }
-    copy_all_into(from, to);
+    copy_all_into(buffers_, buffers_of(*run_.model));
   }
   run_.optimizer->zero_grad();
   if (scaled) {
@@ -309,11 +307,7 @@ void StepFaults::explain_memory(int workers, bool resumed, const std::function<v
 }
 
 void StepFaults::fail_for_memory(int workers, bool resumed, const std::string& reason) {
-  ActivationObserver seen;
-  seen.start({.model = *run_.model,
-              .first_step = run_.step,
-              .total_steps = run_.total_steps(),
-              .batch_size = run_.recipe.batch_size});
+  ActivationObserver seen(*run_.model);
   int64_t images = 0;
   const auto fits = [&](const data::Batch& batch) {
     run_.optimizer->zero_grad();

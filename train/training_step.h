@@ -58,8 +58,11 @@ class StepFaults {
 
   TrainingState& run_;
   std::function<void()> before_waiting_;
-  nn::NamedTensors buffers_;  // copies of the running statistics from before the step
+  Tensors buffers_;  // copies of the running statistics from before the step
 };
+
+/// A training batch of a run on the host, for measurements: zeros of class 0.
+data::Batch batch_of_zeros(const Recipe& recipe, int64_t images);
 
 using NextBatch = std::function<data::Batch()>;
 

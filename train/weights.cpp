@@ -5,19 +5,26 @@
 #include "core/error.h"
 #include "core/excerpt.h"
 #include "core/sha256.h"
+#include "core/tape.h"
 #include "models/convnext.h"
 #include "models/parameter_depths.h"
 #include "models/registry.h"
 #include "nn/norm/norm.h"
-#include "train/trainer.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
+#include "train/dataset_notes.h"
+#include "train/training_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 namespace norma::train {
@@ -25,6 +32,7 @@ namespace norma::train {
 namespace {
 
 constexpr const char* kOp = "weights";
+constexpr const char* kAverage = "average";
 
 /// The network of a file: "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", or "of no
 /// known network".
@@ -85,6 +93,65 @@ std::set<std::string> paths_of_norms(const nn::Module& model, const Recipe& reci
 
 std::string list_text(std::string_view before, const std::vector<std::string>& names) {
   return names.empty() ? "" : fmt::format("; {}: {}", before, excerpt_list(names));
+}
+
+using ByName = std::map<std::string, Tensor>;
+
+/// Throws Error for the first difference from the tensors of the first file.
+void check_same_tensors(const std::filesystem::path& file, const ByName& tensors,
+                        const std::filesystem::path& first_file, const ByName& first) {
+  auto expected = first.begin();
+  for (const auto& [name, x] : tensors) {
+    check(expected != first.end(), kAverage, "{}: tensor '{}': {} has none of this name", file.string(), excerpt(name),
+          first_file.string());
+    const auto& [first_name, y] = *expected++;
+    check(name == first_name, kAverage, "{}: tensor '{}': expected '{}', as in {}", file.string(), excerpt(name),
+          excerpt(first_name), first_file.string());
+    check(x.sizes() == y.sizes(), kAverage, "{}: tensor '{}': expected sizes {}, as in {}, got {}", file.string(),
+          excerpt(name), to_string(y.sizes()), first_file.string(), to_string(x.sizes()));
+    check(x.dtype() == y.dtype(), kAverage, "{}: tensor '{}': expected dtype {}, as in {}, got {}", file.string(),
+          excerpt(name), to_string(y.dtype()), first_file.string(), to_string(x.dtype()));
+  }
+  if (expected != first.end()) {
+    fail(kAverage, "{}: tensor '{}' of {} is missing", file.string(), excerpt(expected->first), first_file.string());
+  }
+}
+
+/// None if the library wrote the checkpoint without a recipe.
+std::optional<Recipe> recipe_in(const Checkpoint& checkpoint) {
+  return checkpoint.options.contains(kRecipeKey) ? std::optional(recipe_of(checkpoint)) : std::nullopt;
+}
+
+/// Throws Error for checkpoints of other networks, which may have tensors of the same names and sizes.
+void check_same_model(const std::filesystem::path& file, const Checkpoint& checkpoint,
+                      const std::filesystem::path& first_file, const Checkpoint& first) {
+  for (const auto& [name, text, expected] :
+       {std::tuple("model", checkpoint.model_name, first.model_name), {"norm", checkpoint.norm, first.norm}}) {
+    check(text == expected, kAverage, "{}: {}: expected '{}', as in {}, got '{}'", file.string(), name,
+          excerpt(expected), first_file.string(), excerpt(text));
+  }
+  const std::optional<Recipe> recipe = recipe_in(checkpoint);
+  const std::optional<Recipe> first_recipe = recipe_in(first);
+  if (recipe && first_recipe) {
+    check(recipe->conv_layer == first_recipe->conv_layer, kAverage, "{}: conv-layer: expected '{}', as in {}, got '{}'",
+          file.string(), first_recipe->conv_layer, first_file.string(), recipe->conv_layer);
+    check(recipe->norm_policy == first_recipe->norm_policy, kAverage,
+          "{}: norm-policy: expected that of {}, got another", file.string(), first_file.string());
+  }
+  const std::vector<std::string> classes = class_names_of(checkpoint);
+  const std::vector<std::string> first_classes = class_names_of(first);  // earlier versions kept none
+  check(classes.empty() || first_classes.empty() || classes == first_classes, kAverage,
+        "{}: expected the classes of {}, in their order, got others", file.string(), first_file.string());
+}
+
+/// A checkpoint's own description; for weights alone an empty one, at step -1.
+Checkpoint description_of(const std::filesystem::path& file) {
+  if (is_checkpoint(file)) {
+    return load_checkpoint_metadata(file);
+  }
+  Checkpoint none;
+  none.step = -1;
+  return none;
 }
 
 }  // namespace
@@ -199,6 +266,56 @@ std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
       "initial-checkpoint", model, recipe, recipe.initial_checkpoint,
       load_weights(recipe.initial_checkpoint, {.use_ema = recipe.use_ema, .prefix = recipe.weights_prefix}),
       {.start_values = !strict, .reset_head = recipe.reset_head, .others = !strict});
+}
+
+Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, const WeightsOptions& options) {
+  check(!files.empty(), kAverage, "expected checkpoints, got none");
+  const NoGradGuard no_grad;
+  Checkpoint newest = description_of(files.front());
+  const Checkpoint first = newest;
+  data::NamedTensors like;  // of the first file, in its order
+  ByName sums;
+  ByName latest;  // of the newest file
+  for (const std::filesystem::path& file : files) {
+    Checkpoint described = description_of(file);
+    check((described.step < 0) == (first.step < 0), kAverage, "{}: expected {}, as {} is, got {}", file.string(),
+          first.step < 0 ? "weights only" : "a checkpoint", files.front().string(),
+          first.step < 0 ? "a checkpoint" : "weights only");
+    check_same_model(file, described, files.front(), first);
+    const data::NamedTensors tensors = load_weights(file, options).tensors;
+    check_finite(kAverage, file.string(), tensors);
+    ByName by_name(tensors.begin(), tensors.end());
+    if (sums.empty()) {
+      like = tensors;
+      for (const auto& [name, x] : by_name) {
+        sums[name] = is_floating(x.dtype()) ? copy_of(x, MemoryFormat::contiguous, DType::float64) : x;
+      }
+    } else {
+      check_same_tensors(file, by_name, files.front(), ByName(like.begin(), like.end()));
+      for (const auto& [name, x] : by_name) {
+        if (is_floating(x.dtype())) {
+          add_(sums.at(name), to(x, DType::float64));
+        }
+      }
+    }
+    if (latest.empty() || described.step >= newest.step) {
+      latest = std::move(by_name);
+      newest = std::move(described);
+    }
+  }
+  for (const auto& [name, x] : like) {
+    newest.model.emplace_back(name, is_floating(x.dtype())
+                                        ? to(div(sums.at(name), static_cast<double>(files.size())), x.dtype())
+                                        : latest.at(name));
+  }
+  newest.metric.reset();
+  newest.best.reset();
+  std::vector<std::string> names;
+  for (const std::filesystem::path& file : files) {
+    names.push_back(file.string());
+  }
+  newest.options[kAveragedKey] = fmt::format("{}", fmt::join(names, ", "));
+  return newest;
 }
 
 std::string sha256_of(const Tensor& x) {

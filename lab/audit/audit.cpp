@@ -5,7 +5,7 @@
 #include "core/tape.h"
 #include "lab/audit/cases.h"
 #include "nn/norm/factory.h"
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include "lab/audit/composite.h"
 #include "lab/audit/convolutions.h"
 #include "lab/audit/norms.h"
-#include "train/environment.h"
-#include "train/folder_lock.h"
+#include "session/environment.h"
+#include "session/folder_lock.h"
 
 #include <functional>
 #include <string>

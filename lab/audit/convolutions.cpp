@@ -10,7 +10,7 @@
 #include "ops/loss/loss.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "lab/audit/audit.h"
 #include "ops/norm/norm.h"
-#include "train/step_times.h"
+#include "session/step_times.h"
 
 #include <array>
 #include <chrono>

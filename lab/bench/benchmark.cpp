@@ -5,8 +5,8 @@
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
 #include "models/registry.h"
-#include "train/environment.h"
-#include "train/interrupt.h"
+#include "session/environment.h"
+#include "session/interrupt.h"
 
 #include <fmt/format.h>
 
@@ -143,7 +143,7 @@ class Session {
   /// All processes end behind the same step.
   void share_signals() const {
     if (options_.group) {
-      train::SharedInterrupts::settle(sum_of_processes(train::SharedInterrupts::is_pending() ? 1 : 0) > 0);
+      train::StopFlag::settle(sum_of_processes(train::StopFlag::is_pending() ? 1 : 0) > 0);
     }
   }
 

@@ -10,8 +10,8 @@
 #include "lab/bench/spread.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
-#include "train/interrupt.h"
-#include "train/progress.h"
+#include "session/interrupt.h"
+#include "session/progress.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

@@ -2,8 +2,8 @@
 
 #include "core/memory_format.h"
 #include "core/tensor.h"
-#include "train/environment.h"
-#include "train/folder_lock.h"
+#include "session/environment.h"
+#include "session/folder_lock.h"
 
 #include <cstdint>
 #include <functional>

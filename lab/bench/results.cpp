@@ -4,7 +4,7 @@
 
 #include "core/parallel.h"
 #include "lab/report/table.h"
-#include "train/environment.h"
+#include "session/environment.h"
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>

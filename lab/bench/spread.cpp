@@ -1,6 +1,6 @@
 #include "lab/bench/spread.h"
 
-#include "train/step_times.h"
+#include "session/step_times.h"
 
 #include <algorithm>
 #include <numeric>

@@ -2,7 +2,7 @@
 
 #include "lab/check_norm/subject.h"
 #include "lab/report/table.h"
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 #include <algorithm>
 #include <exception>

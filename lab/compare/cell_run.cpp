@@ -7,13 +7,13 @@
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/summary.h"
 #include "nn/plugin.h"
+#include "session/environment.h"
+#include "session/output.h"
+#include "session/step_times.h"
+#include "session/trainer.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
-#include "train/environment.h"
-#include "train/output.h"
 #include "train/recalibrate.h"
-#include "train/step_times.h"
-#include "train/trainer.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -5,9 +5,9 @@
 #include "lab/compare/source.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 #include "train/agreement.h"
-#include "train/interrupt.h"
-#include "train/output.h"
 
 #include <fmt/format.h>
 

@@ -10,7 +10,7 @@
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "nn/module_scope.h"
-#include "train/environment.h"
+#include "session/environment.h"
 #include "train/ranges.h"
 
 #include <fmt/format.h>

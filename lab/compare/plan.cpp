@@ -4,7 +4,7 @@
 #include "lab/compare/comparison.h"
 #include "lab/compare/source.h"
 #include "models/registry.h"
-#include "train/environment.h"
+#include "session/environment.h"
 #include "train/ranges.h"
 #include "train/recipe_option.h"
 

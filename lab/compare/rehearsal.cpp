@@ -4,8 +4,8 @@
 #include "core/share.h"
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
+#include "session/interrupt.h"
 #include "train/freeze.h"
-#include "train/interrupt.h"
 #include "train/recalibrate.h"
 #include "train/weights.h"
 

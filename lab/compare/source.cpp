@@ -7,13 +7,13 @@
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
+#include "session/interrupt.h"
+#include "session/output.h"
+#include "session/run_folder.h"
+#include "session/trainer.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
 #include "train/convert_norm.h"
-#include "train/interrupt.h"
-#include "train/output.h"
-#include "train/run_folder.h"
-#include "train/trainer.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 #include "core/allocator.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 

@@ -2,10 +2,10 @@
 
 #include "core/allocator.h"
 #include "lab/compare/source.h"
+#include "session/interrupt.h"
+#include "session/output.h"
+#include "session/trainer.h"
 #include "train/agreement.h"
-#include "train/interrupt.h"
-#include "train/output.h"
-#include "train/trainer.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lab/report/report.h"
-#include "train/folder_lock.h"
+#include "session/folder_lock.h"
 
 #include <filesystem>
 #include <string>

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "lab/report/decide_rows.h"
-#include "train/output.h"
+#include "session/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -7,8 +7,8 @@
 #include "lab/statistics/scatter.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "lab/telemetry/telemetry.h"
-#include "train/environment.h"
-#include "train/folder_lock.h"
+#include "session/environment.h"
+#include "session/folder_lock.h"
 #include "train/image_bits.h"
 #include "train/recipe.h"
 

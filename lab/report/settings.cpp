@@ -4,8 +4,8 @@
 #include "core/excerpt.h"
 #include "core/nearest_name.h"
 #include "models/registry.h"
+#include "session/run_folder.h"
 #include "train/recipe_option.h"
-#include "train/run_folder.h"
 
 #include <fmt/format.h>
 

@@ -12,7 +12,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 #include <fmt/format.h>
 

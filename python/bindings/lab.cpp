@@ -4,8 +4,8 @@
 #include "core/device.h"
 #include "core/parallel.h"
 #include "lab/check_norm/check_norm.h"
-#include "train/interrupt.h"
-#include "train/output.h"
+#include "session/interrupt.h"
+#include "session/output.h"
 
 #include <csignal>
 #include <cstdio>

@@ -3,8 +3,8 @@
 #include "data/safetensors.h"
 #include "json.h"
 #include "models/registry.h"
-#include "train/environment.h"
-#include "train/folder_lock.h"
+#include "session/environment.h"
+#include "session/folder_lock.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

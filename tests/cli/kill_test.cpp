@@ -1,8 +1,8 @@
 #include "cli/program.h"
 #include "core/random.h"
 #include "metrics_log.h"
+#include "session/run_folder.h"
 #include "train/checkpoint.h"
-#include "train/run_folder.h"
 
 #include <sched.h>
 #include <sys/stat.h>

@@ -2,7 +2,7 @@
 
 #include "fuzz.h"
 #include "models/registry.h"
-#include "train/trainer.h"
+#include "session/trainer.h"
 #include "train/weights.h"
 
 using namespace norma;

@@ -1,5 +1,5 @@
 #include "fuzz.h"
-#include "train/run_log.h"
+#include "session/run_log.h"
 
 #include <fstream>
 

@@ -13,14 +13,15 @@ set(may_include_export core ops nn models export)
 set(may_include_data core ops nn data)
 set(may_include_parallel core ops nn parallel)
 set(may_include_train core ops nn models data parallel train)
-set(may_include_lab core ops nn models data parallel train lab)
-set(may_include_cli core ops nn models export data parallel train lab cli)
-set(may_include_python core ops nn models export data parallel train lab cli python)
-set(may_include_examples core ops nn models export data parallel train)
-set(may_include_benchmarks core ops nn models data parallel train lab benchmarks)
-set(may_include_tests core ops nn models export data parallel train lab cli lessons tests)
+set(may_include_session core ops nn models data parallel train session)
+set(may_include_lab core ops nn models data parallel train session lab)
+set(may_include_cli core ops nn models export data parallel train session lab cli)
+set(may_include_python core ops nn models export data parallel train session lab cli python)
+set(may_include_examples core ops nn models export data parallel train session)
+set(may_include_benchmarks core ops nn models data parallel train session lab benchmarks)
+set(may_include_tests core ops nn models export data parallel train session lab cli lessons tests)
 set(may_include_lessons "")  # <norma/norma.h> alone, as a user's program
-set(folders core ops nn models export data parallel train lab cli python examples lessons benchmarks tests)
+set(folders core ops nn models export data parallel train session lab cli python examples lessons benchmarks tests)
 
 # Families of ops: each may include those of the lines above it, and the basis itself. What lies in a family's folders
 # cpu and cuda is its own.

@@ -20,6 +20,9 @@ run_check(lessons 1 "lessons/01_a/a.cpp: lessons must not include core (core/a.h
 file(WRITE ${WORK}/lab/train/a.cpp "#include \"lab/b.h\"\n")
 run_check(lab 1 "train/a.cpp: train must not include lab (lab/b.h)")
 
+file(WRITE ${WORK}/session/train/a.cpp "#include \"session/b.h\"\n")
+run_check(session 1 "train/a.cpp: train must not include session (session/b.h)")
+
 file(WRITE ${WORK}/relative/ops/norm/a.cpp "#include \"../../train/b.h\"\n")
 run_check(relative 1 "ops/norm/a.cpp: write the include from the root (../../train/b.h)")
 

@@ -60,7 +60,7 @@ tidy() {
   printf '#include <%s>\n' cudnn.h nccl.h | c++ -E -x c++ - >/dev/null 2>&1 ||
     left_out='_(stub|cudart|cudnn|cublaslt|nccl)\.cpp$'
   # Kernels for CUDA are read as the host compiles them.
-  { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|lab|cli)/' | grep -zvE "$left_out" &&
+  { files '*.cpp' | grep -zE '^\./(core|ops|nn|models|export|data|parallel|train|session|lab|cli)/' | grep -zvE "$left_out" &&
     find "$commands/emulated" -name '*.cu.cpp' -print0; } | to_read |
     xargs -0 -r -n 1 -P "$(nproc)" "$(find_tidy)" --quiet -p "$build/lint" \
       --extra-arg="-idirafter$(c++ -print-file-name=include)" 2> >(grep -vE 'warnings? (generated|treated)' >&2)

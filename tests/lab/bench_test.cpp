@@ -3,7 +3,7 @@
 #include "core/allocator.h"
 #include "error_text.h"
 #include "json.h"
-#include "train/environment.h"
+#include "session/environment.h"
 
 #include <doctest/doctest.h>
 #include <cmath>

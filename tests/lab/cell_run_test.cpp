@@ -15,11 +15,11 @@
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
+#include "session/interrupt.h"
+#include "session/step_times.h"
+#include "session/trainer.h"
 #include "train/checkpoint.h"
-#include "train/interrupt.h"
 #include "train/recalibrate.h"
-#include "train/step_times.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 

@@ -13,7 +13,7 @@
 #include "nn/module.h"
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 #include <doctest/doctest.h>
 

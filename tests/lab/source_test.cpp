@@ -8,10 +8,10 @@
 #include "lab/compare/tune.h"
 #include "lab/report/joined.h"
 #include "lab/small_comparison.h"
+#include "session/environment.h"
+#include "session/interrupt.h"
+#include "session/trainer.h"
 #include "train/checkpoint.h"
-#include "train/environment.h"
-#include "train/interrupt.h"
-#include "train/trainer.h"
 #include "train/weights.h"
 
 #include <doctest/doctest.h>

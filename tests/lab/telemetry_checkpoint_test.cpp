@@ -12,8 +12,8 @@
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "session/trainer.h"
 #include "small_runs.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

@@ -16,8 +16,8 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
+#include "session/trainer.h"
 #include "small_runs.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 #include <nlohmann/json.hpp>

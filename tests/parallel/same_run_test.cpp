@@ -1,4 +1,4 @@
-#include "train/same_run.h"
+#include "session/resume.h"
 #include "small_runs.h"
 #include "support.h"
 #include "train/training_state.h"

@@ -1,8 +1,8 @@
 #include "error_text.h"
 #include "files.h"
+#include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
-#include "train/trainer.h"
 #include "train/training_state.h"
 
 #include <doctest/doctest.h>

@@ -1,9 +1,8 @@
-#include "train/average.h"
+#include "train/weights.h"
 
 #include "core/factory.h"
 #include "files.h"
 #include "train/dataset_notes.h"
-#include "train/run_output.h"
 
 #include <doctest/doctest.h>
 
@@ -101,27 +100,4 @@ TEST_CASE("average: what differs is named") {
           average_checkpoints({a, b});
         }) == "average: " + b + ": expected a checkpoint, as " + a + " is, got weights only");
   CHECK(error_of([] { average_checkpoints({}); }) == "average: expected checkpoints, got none");
-}
-
-TEST_CASE("average: the best checkpoints of a folder, each step once") {
-  const TemporaryFolder folder;
-  BestEvaluation best;
-  for (const auto& [epoch, metric] : {std::pair<int64_t, double>{1, 0.5}, {2, 0.75}, {3, 0.5}, {4, 0.25}}) {
-    Checkpoint evaluated = checkpoint(10 * epoch, {static_cast<float>(epoch)}, epoch);
-    evaluated.metric = metric;
-    if (metric > best.metric) {
-      best = {.metric = metric, .step = evaluated.step, .epoch = epoch};
-    }
-    evaluated.best = best;
-    save_evaluated(folder.path(), {.best = true, .history = 3}, evaluated, epoch);
-  }
-  save_recovery(folder.path(), {}, checkpoint(45, {9}, 9), 5);  // not evaluated
-  const std::vector<CheckpointFile> two = best_checkpoints(folder.path(), 2);
-  REQUIRE(two.size() == 2);
-  CHECK(two[0].step == 20);
-  CHECK(two[1].step == 10);
-  CHECK(best_checkpoints(folder.path(), 4).back().path == folder / "last.safetensors");
-  CHECK(error_of([&] { best_checkpoints(folder.path(), 5); }) ==
-        "average: --best: expected at least 5 evaluated checkpoints in '" + folder.path().string() +
-            "', got 4 (norma train --checkpoint-hist N keeps the best)");
 }

@@ -5,9 +5,9 @@
 #include "files.h"
 #include "models/registry.h"
 #include "ops/shape/copy.h"
+#include "session/trainer.h"
 #include "small_runs.h"
 #include "train/checkpoint.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 

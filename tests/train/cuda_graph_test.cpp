@@ -8,8 +8,8 @@
 #include "nn/norm/factory.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "session/trainer.h"
 #include "support.h"
-#include "train/trainer.h"
 #include "train/two_classes.h"
 
 #include <doctest/doctest.h>

@@ -1,7 +1,7 @@
 #include "core/parallel.h"
 #include "cuda_devices.h"
+#include "session/trainer.h"
 #include "support.h"
-#include "train/trainer.h"
 
 #include <algorithm>
 #include <cmath>

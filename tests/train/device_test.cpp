@@ -6,9 +6,9 @@
 #include "files.h"
 #include "nn/optim/clip.h"
 #include "ops/loss/loss.h"
+#include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
-#include "train/trainer.h"
 
 #include <cmath>
 #include <utility>

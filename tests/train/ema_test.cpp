@@ -7,9 +7,9 @@
 #include "files.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/shape/view.h"
-#include "train/evaluation_report.h"
+#include "session/evaluation_report.h"
 
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "train/interrupt.h"
+#include "session/interrupt.h"
 
 using namespace norma;
 

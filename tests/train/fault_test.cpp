@@ -11,10 +11,10 @@
 #include "nn/norm/batch_norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "session/interrupt.h"
+#include "session/trainer.h"
 #include "support.h"
-#include "train/interrupt.h"
 #include "train/memory_use.h"
-#include "train/trainer.h"
 #include "train/training_step.h"
 #include "train/two_classes.h"
 

@@ -9,10 +9,11 @@
 #include "nn/optim/optimizers.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "session/resume.h"
+#include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
 #include "train/recalibrate.h"
-#include "train/trainer.h"
 #include "train/training_step.h"
 #include "train/weights.h"
 
@@ -331,10 +332,14 @@ TEST_CASE("freeze: a resumed run goes on with the same bits and log, and refuses
 
     Recipe other = recipe;
     other.freeze = {"conv1.*"};
-    CHECK(error_of([&] { TrainingState(other).resume(checkpoint); }) ==
+    const auto resume = [&](const Recipe& now) {
+      TrainingState run(now);
+      resume_run(run, checkpoint);
+    };
+    CHECK(error_of([&] { resume(other); }) ==
           "resume: freeze: the run was started with 'conv1.*,bn1.*,layer1.0', and cannot go on with 'conv1.*'");
     other.freeze.clear();
-    CHECK(error_of([&] { TrainingState(other).resume(checkpoint); }) ==
+    CHECK(error_of([&] { resume(other); }) ==
           "resume: freeze: the run was started with 'conv1.*,bn1.*,layer1.0', and cannot go on with none");
     for (auto& [name, x] : checkpoint.model) {
       if (name == "conv1.weight") {
@@ -342,7 +347,7 @@ TEST_CASE("freeze: a resumed run goes on with the same bits and log, and refuses
       }
     }
     CHECK(error_of([&] {
-            TrainingState(recipe).resume(checkpoint);
+            resume(recipe);
           }).starts_with("freeze: 'conv1.weight' is frozen and has changed: its SHA-256 is "));
   }
 }

@@ -1,5 +1,5 @@
+#include "session/trainer.h"
 #include "small_runs.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 

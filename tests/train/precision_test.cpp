@@ -4,8 +4,8 @@
 #include "files.h"
 #include "models/registry.h"
 #include "ops/half/bfloat16.h"
+#include "session/trainer.h"
 #include "support.h"
-#include "train/trainer.h"
 
 #include <algorithm>
 #include <map>

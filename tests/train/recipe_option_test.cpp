@@ -4,8 +4,8 @@
 #include "files.h"
 #include "json.h"
 #include "paths.h"
+#include "session/resume.h"
 #include "train/other_values.h"
-#include "train/resume.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -3,8 +3,8 @@
 #include "core/allocator.h"
 #include "core/error.h"
 #include "files.h"
+#include "session/trainer.h"
 #include "small_runs.h"
-#include "train/trainer.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>

@@ -7,9 +7,9 @@
 #include "models/registry.h"
 #include "models/state_dict_names.h"
 #include "nn/norm/factory.h"
+#include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
-#include "train/trainer.h"
 #include "train/training_state.h"
 
 #include <doctest/doctest.h>

@@ -1,0 +1,143 @@
+#include "session/output.h"
+
+#include "core/error.h"
+#include "core/input_file.h"
+#include "data/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <utility>
+
+namespace norma::train {
+
+namespace {
+
+std::atomic<int> first_error = 0;
+std::mutex mutex;  // for the next
+std::function<void(std::FILE*, std::string_view)> redirected;
+
+std::function<void(std::FILE*, std::string_view)> current_sink() {
+  const std::lock_guard lock(mutex);
+  return redirected;
+}
+
+}  // namespace
+
+void redirect(std::function<void(std::FILE* out, std::string_view text)> sink) {
+  const std::lock_guard lock(mutex);
+  redirected = std::move(sink);
+}
+
+void put(std::FILE* out, std::string_view text) {
+  if (const auto sink = current_sink()) {  // called without the lock, as it may wait for another thread
+    sink(out, text);
+    return;
+  }
+  errno = 0;
+  if (std::fwrite(text.data(), 1, text.size(), out) != text.size() || std::fflush(out) != 0) {
+    int none = 0;
+    first_error.compare_exchange_strong(none, errno != 0 ? errno : EIO);
+  }
+}
+
+int output_error() {
+  return first_error;
+}
+
+void cannot_write(std::string_view op, const std::filesystem::path& file, int error) {
+  fail(op, "cannot write {}: {}", file.string(), std::strerror(error));
+}
+
+void make_output_folder(std::string_view op, const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    cannot_write(op, folder, error.value());
+  }
+  // A file without a name: a process that is killed here leaves nothing, and no link of the user is followed.
+  const int descriptor = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (descriptor >= 0) {
+    ::close(descriptor);
+    return;
+  }
+  const int reason = errno;
+  const bool unknown = reason == EOPNOTSUPP || reason == EISDIR;  // to the file system, or to the system
+  if (!unknown || ::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    cannot_write(op, folder, unknown ? errno : reason);
+  }
+}
+
+bool holds_only(const std::filesystem::path& folder, std::initializer_list<std::string_view> beginnings) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!entry->is_regular_file(error) ||
+        std::ranges::none_of(beginnings, [&](std::string_view beginning) { return name.starts_with(beginning); })) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string shown(const std::filesystem::path& path) {
+  constexpr size_t kLongest = 4096;  // that a system can open
+  return excerpt(path.string(), kLongest);
+}
+
+void check_free(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names) {
+  std::error_code error;
+  for (const char* name : names) {
+    const auto status = std::filesystem::symlink_status(folder / name, error);
+    check(!std::filesystem::exists(status), op, "'{}' holds other results ({}): choose another output folder",
+          folder.string(), name);
+  }
+}
+
+void check_replaceable(std::string_view op, const std::filesystem::path& file, std::string_view kind,
+                       const std::function<bool(std::string_view beginning)>& is_former) {
+  std::error_code error;
+  const auto status = std::filesystem::status(file, error);
+  if (!std::filesystem::exists(status)) {
+    return;
+  }
+  constexpr uint64_t kAnySize = UINT64_MAX;
+  std::array<char, 4096> bytes{};
+  InputFile input(op, file, kAnySize);
+  const size_t count = input.read(bytes.data(), bytes.size());
+  check(count == 0 || is_former(std::string_view(bytes.data(), count)), op,
+        "'{}' is not {}: remove it, or choose another name", file.string(), kind);
+}
+
+void check_other_file(std::string_view op, std::string_view output_name, const std::filesystem::path& output,
+                      std::string_view input_name, const std::filesystem::path& input) {
+  std::error_code error;
+  const auto full = [&](std::filesystem::path file) {
+    constexpr int kMostLinks = 40;  // the system's limit
+    for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(file, error); ++i) {
+      file = file.parent_path() / std::filesystem::read_symlink(file, error);
+    }
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file, error), error);
+  };
+  // equivalent() finds further names of an existing file; comparing full names works for files that do not exist yet.
+  const bool same = std::filesystem::equivalent(output, input, error) || full(output) == full(input);
+  check(!same, op, "{}: expected another file than that of {}, got '{}'", output_name, input_name, output.string());
+}
+
+void write_text_file(std::string_view op, const std::filesystem::path& file, std::string_view text) {
+  data::AtomicFile out(std::string(op), file);
+  out.write(text.data(), text.size());
+  out.commit();
+}
+
+}  // namespace norma::train
