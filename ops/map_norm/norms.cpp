@@ -6,7 +6,6 @@
 #include "core/op_profile.h"
 #include "core/trace.h"
 #include "ops/map_norm/map_norm.h"
-#include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
@@ -25,8 +24,7 @@ namespace norma {
 
 using namespace norm_detail;
 
-// --- filter response norm
-// ---------------------------------------------------------------------------------------------
+// --- filter response norm -------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -67,8 +65,7 @@ Tensor filter_response_norm(const Tensor& input, const Tensor& weight, const Ten
                   [&](const Tensor& in_order) -> Tensors { return {map_stats(op, in_order, spec)}; });
 }
 
-// --- global response norm
-// ---------------------------------------------------------------------------------------------
+// --- global response norm -------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -115,8 +112,7 @@ Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Ten
                   [&](const Tensor& in_order) -> Tensors { return {map_stats(op, in_order, spec)}; });
 }
 
-// --- local response norm
-// ----------------------------------------------------------------------------------------------
+// --- local response norm --------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -193,8 +189,7 @@ Tensor local_response_norm(const Tensor& input, int64_t size, const LocalRespons
        }});
 }
 
-// --- evo norms
-// --------------------------------------------------------------------------------------------------------
+// --- evo norms ------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -240,15 +235,16 @@ NormSpec spec_of_groups(const Tensor& x, int64_t num_groups, const EvoNormS0Opti
           .affine = {1},
           .groups = num_groups,
           .statistics = options.statistics,
-          .eps = options.eps,
-          .centring = Centring::deviation};
+          .eps = options.eps};
 }
 
 /// inputs: x, v, weight, bias
 Tensor composed_s0(const Tensors& inputs, const NormSpec& spec) {
   const Tensor& x = inputs[0];
   const Tensor wide = in_compute_dtype(x);
-  const Tensor scaled = normalize(wide, spec, in_dtype(inputs[2], wide.dtype()), {}, nullptr, "evo_norm_s0");
+  NormSpec by_deviation = spec;
+  by_deviation.centring = Centring::deviation;
+  const Tensor scaled = normalize(wide, by_deviation, in_dtype(inputs[2], wide.dtype()), {}, nullptr, "evo_norm_s0");
   const Tensor gate = sigmoid(mul(wide, along_channels(inputs[1], wide)));
   return back_to(x, scale_and_shift(mul(scaled, gate), {}, inputs[3]));
 }
@@ -309,8 +305,7 @@ Tensor evo_norm_s0(const Tensor& input, int64_t num_groups, const Tensor& v, con
                   [&](const Tensor& in_order) -> Tensors { return {map_stats(op, in_order, spec)}; });
 }
 
-// --- bounded norms
-// ----------------------------------------------------------------------------------------------------
+// --- bounded norms --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -397,8 +392,7 @@ Tensor dynamic_erf(const Tensor& x, const Tensor& alpha, const Tensor& shift, co
                        x, weight, bias, options);
 }
 
-// --- seed norm
-// --------------------------------------------------------------------------------------------------------
+// --- seed norm ------------------------------------------------------------------------------------------------------
 
 Tensor seed_norm(const Tensor& input, const Tensor& weight, const Tensor& alpha, const Tensor& beta,
                  const SeedNormOptions& options) {

@@ -141,8 +141,8 @@ struct GateNumbers : CommonNumbers {
     const int64_t group = m.set_of(MapSet::group, map);
     const double elements = static_cast<double>(m.size_of(MapSet::group)) * m.pixels;
     sums.set(2, sums[2] * m.parameter(1, map, 1));
-    to.set(kMean, m.stat(kCentreRow, group));
-    to.set(kMeanLow, m.stat(kCentreLowRow, group));
+    to.set(kMean, m.stat(kMeanRow, group));
+    to.set(kMeanLow, m.stat(kMeanLowRow, group));
     to.set(kRstd, m.stat(kRstdRow, group));
     to.set(kBy, -m.stat(kRstdRow, group) * total / elements);
     to.set(kShift, 0);

@@ -57,7 +57,7 @@ struct NormProblem {
   NormShape shape;
   AffineShape affine;
   Statistics statistics = Statistics::stable;
-  Centring centring = Centring::mean;
+  Centring centring = Centring::mean;  ///< mean or none
   int64_t correction = 0;
   double eps = 0;
   /// The stats are constants that the caller brings (batch norm in evaluation).
@@ -67,24 +67,16 @@ struct NormProblem {
   [[nodiscard]] constexpr bool raw_sums() const {
     return statistics == Statistics::sum_of_squares || centring == Centring::none;
   }
+  /// Welford, two_pass and compensated take passes of their own; the walk that follows finds the stats fixed.
+  [[nodiscard]] constexpr bool by_textbook() const {
+    return !fixed_stats && !raw_sums() && statistics != Statistics::stable;
+  }
 };
 
 /// The stats of a norm are a tensor of rows with one number (of T) per set. The norm subtracts mean + mean_low, in
 /// twice the precision of T: the mean alone is off by up to half a unit in its last place, which at a mean of 1e6 is
 /// 0.03. Both are 0 where nothing is subtracted.
-enum StatsRow : int64_t {
-  kMeanRow,
-  kMeanLowRow,
-  kRstdRow,
-  kStatsRows,
-  // With Centring::deviation there are two more: the mean about which the deviation is taken, in two parts.
-  kCentreRow = kStatsRows,
-  kCentreLowRow,
-  kDeviationStatsRows,
-};
-constexpr int64_t stats_rows(Centring centring) {
-  return centring == Centring::deviation ? kDeviationStatsRows : kStatsRows;
-}
+enum StatsRow : int64_t { kMeanRow, kMeanLowRow, kRstdRow, kStatsRows };
 
 /// The running statistics of batch norm, which a forward kernel that computes statistics brings up to date:
 ///   mean = (1 - momentum) * mean + momentum * mean of the batch
@@ -105,14 +97,14 @@ struct RunningStatistics {
 ///
 /// Backward, with dz = dy * f'(z + residual), g = dz * weight and xhat = (x - mean) * rstd, and means over a set:
 ///   dx = rstd * (g - mean(g) - xhat * mean(g * xhat)),  dweight = sum(dz * xhat),  dbias = sum(dz),  dresidual = dz
-/// for Centring::mean; statistics.h has the others.
+/// for Centring::mean; formulas.h has the others.
 template <class Of>
 struct NormOperands {
   Of x = {};         ///< of S
   Of weight = {};    ///< of T, or 1. Forward takes both weight and bias, or neither
   Of bias = {};      ///< of T, or 0. Backward takes it where it computes z again
   Of residual = {};  ///< of S, or 0. Likewise
-  Of stats = {};     ///< of T, stats_rows() rows: written by forward unless they are fixed
+  Of stats = {};     ///< of T, kStatsRows rows: written by forward unless they are fixed
   Of bits = {};      ///< a bit for each element: z + residual > 0 or NaN. Written by forward; stands in backward for z
   Activation activation = Activation::identity;
 
@@ -137,8 +129,6 @@ struct SharedArrays {
   Stat* mean;  ///< one number per set, as in all rows of the stats
   Stat* mean_low;
   Stat* rstd;
-  Stat* centre;  ///< null but for Centring::deviation, as centre_low
-  Stat* centre_low;
   const S* x;
   const T* weight;
   const T* bias;
@@ -149,8 +139,6 @@ struct SharedArrays {
       : mean(row(problem, of, kMeanRow)),
         mean_low(row(problem, of, kMeanLowRow)),
         rstd(row(problem, of, kRstdRow)),
-        centre(problem.centring == Centring::deviation ? row(problem, of, kCentreRow) : nullptr),
-        centre_low(problem.centring == Centring::deviation ? row(problem, of, kCentreLowRow) : nullptr),
         x(static_cast<const S*>(of.x)),
         weight(static_cast<const T*>(of.weight)),
         bias(static_cast<const T*>(of.bias)),

@@ -196,4 +196,10 @@ struct StandardizeWeightOptions {
 /// would all be 0.
 Tensor standardize_weight(const Tensor& weight, const Tensor& gain = {}, const StandardizeWeightOptions& options = {});
 
+/// True iff NormReference (reference.h) computes the norms of ops/norm in place of the device's kernels.
+/// NORMA_NORM=reference, or the last call of set_norm_reference(), says so. Throws Error if NORMA_NORM is something
+/// else.
+bool norm_reference();
+void set_norm_reference(bool on);
+
 }  // namespace norma

@@ -1,6 +1,10 @@
 #include "ops/norm/reference.h"
 
+#include "core/copy.h"
 #include "core/error.h"
+#include "core/factory.h"
+#include "core/op_profile.h"
+#include "ops/norm/node.h"
 
 #include <atomic>
 #include <cmath>
@@ -199,5 +203,112 @@ bool norm_reference() {
 void set_norm_reference(bool on) {
   reference_is_on() = on;
 }
+
+// --- in place of the kernels ----------------------------------------------------------------------------------------
+
+namespace norm_detail {
+
+namespace {
+
+/// A norm by its definition. `stats`, if defined, replace those of x.
+NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs) {
+  if (stats.defined()) {
+    const int64_t sets = layout.shape().sets();
+    const auto row = [&](int64_t which) {
+      return layout.per_set(alias(stats, {sets}, {1}, which * sets), sizes_of_sets(inputs.x.sizes(), inputs.spec))
+          .to_vector<double>();
+    };
+    const std::vector<double> mean = row(kernels::kMeanRow);
+    const std::vector<double> mean_low = row(kernels::kMeanLowRow);
+    const std::vector<double> rstd = row(kernels::kRstdRow);
+    for (size_t set = 0; set < mean.size(); ++set) {
+      inputs.fixed_mean.push_back(static_cast<NormReference::Wide>(mean[set]) + mean_low[set]);
+      inputs.fixed_rstd.push_back(rstd[set]);
+    }
+  }
+  return NormReference(inputs);
+}
+
+}  // namespace
+
+void forward_by_reference(std::string_view op, const NormLayout& layout, const NormSpec& spec, bool fixed_stats,
+                          const NormTensors& t) {
+  OpScope::set_implementation("reference");
+  const NormReference reference = reference_of(
+      layout, fixed_stats ? t.stats : Tensor{},
+      {.spec = spec, .x = t.x, .weight = t.weight, .bias = t.bias, .activation = t.activation, .residual = t.residual});
+  const TensorOptions options{.dtype = DType::float64, .device = t.x.device()};
+  if (t.y.defined()) {
+    copy_into(from_vector(reference.all(&NormReference::y), t.y.sizes(), options), t.y);
+  }
+  if (t.bits.defined()) {
+    write_bits(op, t.y, t.bits);
+  }
+  if (fixed_stats) {
+    return;
+  }
+  const Sizes set_sizes = sizes_of_sets(t.x.sizes(), spec);
+  const int64_t sets = layout.shape().sets();
+  const auto write = [&](const Tensor& to, auto of_set) {
+    std::vector<double> values;
+    for (int64_t set = 0; set < sets; ++set) {
+      values.push_back(static_cast<double>(of_set(static_cast<size_t>(set))));
+    }
+    const Tensor in_order = layout.sets_in_order(from_vector(values, set_sizes, options));
+    copy_into(alias(in_order, {sets}, {1}, 0), to);
+  };
+  const auto row = [&](int64_t which) { return alias(t.stats, {sets}, {1}, which * sets); };
+  const auto high = [&](size_t set) -> NormReference::Wide {
+    const NormReference::Wide mean = reference.mean(set);
+    return t.stats.dtype() == DType::float32 ? static_cast<float>(mean) : static_cast<double>(mean);
+  };
+  write(row(kernels::kMeanRow), high);
+  write(row(kernels::kMeanLowRow), [&](size_t set) { return reference.mean(set) - high(set); });
+  write(row(kernels::kRstdRow), [&](size_t set) { return reference.rstd(set); });
+  if (t.var.defined()) {
+    write(t.var, [&](size_t set) { return reference.var(set); });
+  }
+}
+
+Tensors backward_by_reference(const NormNode& node, const NormLayout& layout, const Tensor& dy, NeededGradients needs) {
+  OpScope::set_implementation("reference");
+  const Tensor& x = node.x;
+  const Sizes affine_sizes = sizes_along(x, node.spec.affine);
+  const bool masked = node.bits.defined();  // the bits stand for the sign of z + residual
+  const NormReference reference =
+      reference_of(layout, node.fixed_stats ? node.stats : Tensor{},
+                   {.spec = node.spec,
+                    .x = x,
+                    .weight = node.weight,
+                    .bias = node.bias,
+                    .dy = masked ? mask_by_bits(node, converted(dy, x.dtype())) : converted(dy, x.dtype()),
+                    .activation = masked ? Activation::identity : node.activation,
+                    .residual = node.residual});
+  const TensorOptions options{.dtype = DType::float64, .device = x.device()};
+  const auto like_x = [&](auto of) {
+    const Tensor result =
+        empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = x.dtype(), .device = x.device()});
+    copy_into(from_vector(reference.all(of), x.sizes(), options), result);
+    return result;
+  };
+  const auto like_weight = [&](auto of, DType dtype) {
+    std::vector<double> values;
+    for (int64_t w = 0; w < affine_sizes.numel(); ++w) {
+      values.push_back(static_cast<double>((reference.*of)(static_cast<size_t>(w))));
+    }
+    const Tensor result = empty(affine_sizes, {.dtype = dtype, .device = x.device()});
+    copy_into(from_vector(values, affine_sizes, options), result);
+    return result;
+  };
+  const DType weight_dtype = node.weight.defined() ? node.weight.dtype() : compute_dtype(x.dtype());
+  return {needs.x ? like_x(&NormReference::dx) : Tensor{},
+          needs.weight ? like_weight(&NormReference::dweight, weight_dtype) : Tensor{},
+          needs.bias ? like_weight(&NormReference::dbias, node.bias_dtype) : Tensor{},
+          !needs.residual                           ? Tensor{}
+          : node.activation == Activation::identity ? dy
+                                                    : like_x(&NormReference::dz)};
+}
+
+}  // namespace norm_detail
 
 }  // namespace norma

@@ -144,9 +144,4 @@ class NormReference {
   std::vector<Wide> dbias_;
 };
 
-/// True iff NormReference computes the norms of ops/norm in place of the device's kernels. NORMA_NORM=reference, or the
-/// last call of set_norm_reference(), says so. Throws Error if NORMA_NORM is something else.
-bool norm_reference();
-void set_norm_reference(bool on);
-
 }  // namespace norma

@@ -1,5 +1,5 @@
 #include "core/emulated/launch.h"
-#include "ops/norm/cuda/columns.h"
+#include "ops/norm/cuda/loops.h"
 #include "ops/norm/norm.h"
 #include "support.h"
 

@@ -108,7 +108,7 @@ TEST_CASE("norms: the same bits for 1, 2 and 3 threads: dtypes, memory formats, 
   set_num_threads(before);
 }
 
-// Results of 4 MB and more are stored around the caches (ops/norm/cpu/walks.h). Runs of 49 elements are taken in
+// Results of 4 MB and more are stored around the caches (ops/norm/cpu/loops.h). Runs of 49 elements are taken in
 // strips, whose vectors lie elsewhere in each image.
 TEST_CASE("norm: images have the bits of each image alone, streamed or not, in strips or not, every walk") {
   const DefaultDeviceGuard on_cpu(kCpu);  // whose stores they are; other devices cut their work by the number of images

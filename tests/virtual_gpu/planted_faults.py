@@ -17,7 +17,7 @@ class Fault:
 
 TEAMS, ROWS, STAGING = "core/cuda/teams.h", "ops/norm/cuda/rows.cu", "core/cuda/staging.cpp"
 COLUMNS, PIXELS, RUNS = "ops/norm/cuda/columns.cu", "ops/norm/cuda/pixels.cu", "ops/norm/cuda/runs.cu"
-PIXEL_PLACES, TENSOR, MANY = "ops/norm/cuda/pixels.h", "core/cuda/tensor.cu", "core/cuda/copies_of_many.h"
+TENSOR, MANY = "core/cuda/tensor.cu", "core/cuda/copies_of_many.h"
 LOSS, OPTIMIZER, RANDOM = "ops/loss/cuda/loss.cu", "ops/optimizer/cuda/optimizer.cu", "ops/random/cuda/random.cu"
 INDEX, PLANES, POOL = "ops/shape/cuda/index.cu", "ops/conv/cuda/depthwise_contiguous.cu", "ops/pool/cuda/pool.cu"
 DEVICE, GRAPH, RECORDING = (f"core/cuda/{name}_cudart.cpp" for name in ("device", "device_graph", "recording"))
@@ -53,7 +53,7 @@ FAULTS = (
           units=(ROWS,),
           cases=WALKS),
     Fault(what="no barrier between the parts of a pixel and their readers",
-          file=PIXEL_PLACES,
+          file=PIXELS,
           old="sync_threads();\n  int end = brought;",
           new="int end = brought;",
           units=(PIXELS,),
@@ -102,7 +102,7 @@ FAULTS = (
           units=(ROWS,),
           cases=WALKS),
     Fault(what="loads of channels that do not exist, which nobody uses",
-          file=PIXEL_PLACES,
+          file=PIXELS,
           old="if (first + i < vectors) {\n        load<S",
           new="{\n        load<S",
           units=(PIXELS,),
@@ -144,13 +144,13 @@ FAULTS = (
           units=(ROWS, COLUMNS, RUNS),
           cases=BETWEEN),
     Fault(what="the weight behind the last channel's, which nobody uses",
-          file=PIXEL_PLACES,
+          file=PIXELS,
           old="crosses && of_channel + 1 < channels ? weights",
           new="crosses ? weights",
           units=(PIXELS,),
           cases=MANY_PIXELS),
     Fault(what="a pixel behind the last one for the first of the next plane",
-          file=PIXEL_PLACES,
+          file=PIXELS,
           old="at < plan.tile ? at : at - plan.tile",
           new="at",
           units=(PIXELS,),

@@ -11,8 +11,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-// --- maps
-// -------------------------------------------------------------------------------------------------------------
+// --- maps -----------------------------------------------------------------------------------------------------------
 
 // y and dx of a MapFunction. A thread has some neighbouring elements: of one map, or in channels_last of as many maps.
 
@@ -174,8 +173,7 @@ inline void map_gradient(DType dtype, const MapProblem& problem, const MapGradie
   });
 }
 
-// --- numbers
-// ----------------------------------------------------------------------------------------------------------
+// --- numbers --------------------------------------------------------------------------------------------------------
 
 // The work done once for each map: the formulas of ops/map_norm/numbers.h, with a thread for each map, and the totals
 // that they need.
@@ -323,8 +321,7 @@ inline void map_numbers_backward(DType dtype, const MapProblem& problem, const M
   });
 }
 
-// --- sums
-// -------------------------------------------------------------------------------------------------------------
+// --- sums -----------------------------------------------------------------------------------------------------------
 
 // The sums over maps for the gradients of their numbers, and dx where there are no stats. Two walks: in runs, a map is
 // one run of memory and has a team of threads; in columns (channels_last), neighbouring lanes have neighbouring maps
@@ -528,8 +525,7 @@ inline void map_sums(DType dtype, const MapProblem& problem, const MapSums& a) {
   });
 }
 
-// --- local response
-// ---------------------------------------------------------------------------------------------------
+// --- local response -------------------------------------------------------------------------------------------------
 
 // Local response norm, with a thread for each element. dx takes two kernels: the first writes the shares that each
 // element gives to its neighbours, in double, whose range holds every such number.

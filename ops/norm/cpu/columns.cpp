@@ -5,7 +5,6 @@
 #include "ops/norm/cpu/columns.h"
 
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 // Columns: sets lie side by side (batch norm and instance norm in channels_last, layer norm 2d in NCHW), or each set is
@@ -17,15 +16,6 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// The fewest columns of a wide row.
-constexpr int64_t kMinWidth = 128;
-/// The most columns of a row before it is cut, so that rows of sums stay in L1, and the most of a cut tile.
-constexpr int64_t kMaxWidth = 2048;
-constexpr int64_t kMaxColumns = 1024;
-constexpr int64_t kMinColumns = 64;
-/// Rows of a chunk, which has sums and constants of its own. It has fewer if there were less than kFewChunks otherwise.
-constexpr int64_t kChunkRows = 64;
-constexpr int64_t kFewChunks = 32;
 /// Rows from which a pivot is taken.
 constexpr int64_t kPivotRows = 8;
 
@@ -275,88 +265,13 @@ void forward_by_chunks(const NormProblem& problem, const ForwardArrays<S>& array
 
 }  // namespace
 
-Along along_of(const AffineShape& affine) {
-  if (!affine.present) {
-    return Along::none;
-  }
-  const bool across = affine.kept > 1 || affine.inner > 1;
-  if (affine.reduce_outer > 1) {
-    return across ? Along::both : Along::rows;
-  }
-  return Along::columns;
-}
-
-ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes)
-    : shape(problem.shape), along(along_of(problem.affine)), weight_period(problem.affine.reduce_outer) {
-  constexpr int64_t kChunkBytes = 384 * 1024;
-  sets_per_tile = shape.kept;
-  if (shape.kept * shape.reduce_inner > kMaxWidth) {
-    // A tile has as many columns as fit in the cache. Backward reads two arrays but may fill it twice as far, since
-    // short pieces of rows cost more. Where each column is a set, the number is a multiple of 32, a few vectors. Else
-    // the elements of a tile are a multiple of 8, so that its bits begin with a byte.
-    const int64_t column_bytes = shape.reduce_outer * element_bytes;
-    const int64_t wanted = std::clamp(kCacheBytes / column_bytes, kMinColumns, kMaxColumns);
-    sets_per_tile = std::clamp<int64_t>(wanted / shape.reduce_inner, 1, shape.kept);
-    sets_per_tile = ceil_div(shape.kept, ceil_div(shape.kept, sets_per_tile));  // tiles of about the same size
-    const int64_t multiple = shape.reduce_inner == 1 ? 32 : 8 / std::gcd<int64_t>(8, shape.reduce_inner);
-    sets_per_tile = ceil_div(sets_per_tile, multiple) * multiple;
-  }
-  tiles = ceil_div(shape.kept, sets_per_tile);
-  const ColumnTile first = tile(0, 0);
-  width = first.width;
-  chunks = std::clamp<int64_t>(ceil_div(first.rows * width * element_bytes * arrays, kChunkBytes), 1, kMaxPartials);
-  chunks = std::min(chunks, std::max(kFewChunks, first.rows / kChunkRows));
-  chunks = chunks > 2 ? ceil_div(chunks, 4) * 4 : chunks;  // so that threads share them evenly
-  rows_per_chunk = ceil_div(first.rows, chunks);
-  chunks = ceil_div(first.rows, rows_per_chunk);
-}
-
-bool ColumnTiling::tile_by_tile() const {
-  const int64_t threads = in_parallel() ? 1 : num_threads();
-  return chunks == 1 || tasks() % threads == 0 || tasks() >= 4 * threads;
-}
-
-ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
-  ColumnTile t;
-  t.outer = outer;
-  t.number = number;
-  t.first_kept = number * sets_per_tile;
-  t.first_set = outer * shape.kept + t.first_kept;
-  t.sets = std::min(sets_per_tile, shape.kept - t.first_kept);
-  t.neighbours = shape.reduce_inner;
-  t.columns = t.sets * t.neighbours;
-  t.offset = (outer * shape.reduce_outer * shape.kept + t.first_kept) * shape.reduce_inner;
-  if (along != Along::rows && t.sets == shape.kept && t.columns < kMinWidth) {
-    t.copies = std::min(ceil_div(kMinWidth, t.columns), shape.reduce_outer);
-    if (along == Along::both && weight_period < shape.reduce_outer) {  // wide rows begin where the weights do
-      t.copies = std::min(t.copies, weight_period);
-      while (weight_period % t.copies != 0) {
-        ++t.copies;
-      }
-    }
-  }
-  t.weight_rows = along == Along::both ? ceil_div(weight_period, t.copies) : 1;
-  t.rows = ceil_div(shape.reduce_outer, t.copies);
-  t.width = t.columns * t.copies;
-  t.last_width = (shape.reduce_outer - (t.rows - 1) * t.copies) * t.columns;
-  t.stride = shape.kept * shape.reduce_inner * t.copies;
-  return t;
-}
-
 template <class S>
-void columns_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void columns_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 1, sizeof(S));
   tiling.tile_by_tile() ? forward_by_tiles(problem, arrays, tiling) : forward_by_chunks(problem, arrays, tiling);
 }
 
-void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    columns_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
-  });
-}
-
-// --- backward
-// ----------------------------------------------------------------------------------------------------------
+// --- backward -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -379,8 +294,6 @@ class ColumnsBackward {
                     &part_sum_xhat_, &row_dz_, &row_dz_xhat_}) {
       *row = scratch.take<T>(tiling.width);
     }
-    centre_ = arrays.centre == nullptr ? mean_ : scratch.take<T>(tiling.width);
-    centre_low_ = arrays.centre == nullptr ? mean_low_ : scratch.take<T>(tiling.width);
     for (double** row : {&sum_, &sum_xhat_, &set_sum_, &set_sum_xhat_}) {
       *row = scratch.take<double>(tiling.width);
     }
@@ -462,10 +375,6 @@ class ColumnsBackward {
     const T* rstd = arrays_.rstd + tile.first_set;
     tile.spread(by_xhat_, [&](int64_t set) { return static_cast<T>(of_dx_.by_xhat(rstd[set], set_sum_xhat_[set])); });
     tile.spread(shift_, [&](int64_t set) { return static_cast<T>(of_dx_.shift(rstd[set], set_sum_[set])); });
-    if (arrays_.centre != nullptr) {
-      tile.spread(centre_, [&](int64_t set) { return arrays_.centre[tile.first_set + set]; });
-      tile.spread(centre_low_, [&](int64_t set) { return arrays_.centre_low[tile.first_set + set]; });
-    }
   }
 
   /// Adds the columns' sums to the gradients of their weights, for Along::columns.
@@ -628,7 +537,7 @@ class ColumnsBackward {
     const int64_t at = tile.offset + row * tile.stride;
     const auto run = [&](auto by_dz) {
       input_gradient_run(problem_.fixed_stats, tile.width_of(row), dz, arrays_.x + at, arrays_.dx + at,
-                         Varying<T>{centre_}, Varying<T>{centre_low_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
+                         Varying<T>{mean_}, Varying<T>{mean_low_}, Varying<T>{rstd_}, by_dz, Varying<T>{by_xhat_},
                          Varying<T>{shift_}, out_);
     };
     const Varying<T> by_dz{scale_};
@@ -651,8 +560,6 @@ class ColumnsBackward {
   T* mean_;
   T* mean_low_;
   T* rstd_;
-  T* centre_;
-  T* centre_low_;
   T* scale_;  ///< rstd * weight
   T* by_xhat_;
   T* shift_;
@@ -820,16 +727,15 @@ void backward_by_chunks(const NormProblem& problem, const BackwardArrays<S>& arr
 }  // namespace
 
 template <class S>
-void columns_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void columns_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const ColumnTiling tiling(problem, 2, sizeof(S));
   varies_from_row_to_row(problem.affine) || tiling.tile_by_tile() ? backward_by_tiles(problem, arrays, tiling)
                                                                   : backward_by_chunks(problem, arrays, tiling);
 }
 
-void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    columns_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
-  });
+WalkKernels columns_walk() {
+  return walk_of([](const auto& problem, const auto& arrays) HWY_ATTR { columns_forward(problem, arrays); },
+                 [](const auto& problem, const auto& arrays) HWY_ATTR { columns_backward(problem, arrays); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -838,13 +744,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(columns_forward);
-void columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NORMA_SIMD_BEST(columns_forward)(dtype, problem, arrays);
-}
-HWY_EXPORT(columns_backward);
-void columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NORMA_SIMD_BEST(columns_backward)(dtype, problem, arrays);
+HWY_EXPORT(columns_walk);
+WalkKernels columns_walk() {
+  return NORMA_SIMD_BEST(columns_walk)();
 }
 
 }  // namespace norma::kernels::cpu

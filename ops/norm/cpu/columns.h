@@ -10,6 +10,7 @@
 #include "ops/norm/cpu/loops.h"
 
 #include <cstdint>
+#include <numeric>
 #include <type_traits>
 
 // Forward and backward of the columns share the way memory is cut, and rows of numbers, one per column.
@@ -100,7 +101,16 @@ struct ColumnTile {
 
 /// The axes of a tile along which weight and bias vary.
 enum class Along { none, columns, rows, both };
-Along along_of(const AffineShape& affine);
+inline Along along_of(const AffineShape& affine) {
+  if (!affine.present) {
+    return Along::none;
+  }
+  const bool across = affine.kept > 1 || affine.inner > 1;
+  if (affine.reduce_outer > 1) {
+    return across ? Along::both : Along::rows;
+  }
+  return Along::columns;
+}
 
 /// The cut of a problem into tiles, and of each tile into chunks of rows. It depends on the problem alone. A chunk has
 /// its own sums, which are added up in order.
@@ -141,6 +151,73 @@ struct ColumnTiling {
   int64_t chunks;  ///< of one tile
   int64_t width;   ///< of the widest tile
 };
+
+/// The fewest columns of a wide row.
+inline constexpr int64_t kMinWidth = 128;
+/// The most columns of a row before it is cut, so that rows of sums stay in L1, and the most of a cut tile.
+inline constexpr int64_t kMaxWidth = 2048;
+inline constexpr int64_t kMaxColumns = 1024;
+inline constexpr int64_t kMinColumns = 64;
+/// Rows of a chunk, which has sums and constants of its own. It has fewer if there were less than kFewChunks otherwise.
+inline constexpr int64_t kChunkRows = 64;
+inline constexpr int64_t kFewChunks = 32;
+
+inline ColumnTiling::ColumnTiling(const NormProblem& problem, int64_t arrays, int64_t element_bytes)
+    : shape(problem.shape), along(along_of(problem.affine)), weight_period(problem.affine.reduce_outer) {
+  constexpr int64_t kChunkBytes = 384 * 1024;
+  sets_per_tile = shape.kept;
+  if (shape.kept * shape.reduce_inner > kMaxWidth) {
+    // A tile has as many columns as fit in the cache. Backward reads two arrays but may fill it twice as far, since
+    // short pieces of rows cost more. Where each column is a set, the number is a multiple of 32, a few vectors. Else
+    // the elements of a tile are a multiple of 8, so that its bits begin with a byte.
+    const int64_t column_bytes = shape.reduce_outer * element_bytes;
+    const int64_t wanted = std::clamp(kCacheBytes / column_bytes, kMinColumns, kMaxColumns);
+    sets_per_tile = std::clamp<int64_t>(wanted / shape.reduce_inner, 1, shape.kept);
+    sets_per_tile = ceil_div(shape.kept, ceil_div(shape.kept, sets_per_tile));  // tiles of about the same size
+    const int64_t multiple = shape.reduce_inner == 1 ? 32 : 8 / std::gcd<int64_t>(8, shape.reduce_inner);
+    sets_per_tile = ceil_div(sets_per_tile, multiple) * multiple;
+  }
+  tiles = ceil_div(shape.kept, sets_per_tile);
+  const ColumnTile first = tile(0, 0);
+  width = first.width;
+  chunks = std::clamp<int64_t>(ceil_div(first.rows * width * element_bytes * arrays, kChunkBytes), 1, kMaxPartials);
+  chunks = std::min(chunks, std::max(kFewChunks, first.rows / kChunkRows));
+  chunks = chunks > 2 ? ceil_div(chunks, 4) * 4 : chunks;  // so that threads share them evenly
+  rows_per_chunk = ceil_div(first.rows, chunks);
+  chunks = ceil_div(first.rows, rows_per_chunk);
+}
+
+inline bool ColumnTiling::tile_by_tile() const {
+  const int64_t threads = in_parallel() ? 1 : num_threads();
+  return chunks == 1 || tasks() % threads == 0 || tasks() >= 4 * threads;
+}
+
+inline ColumnTile ColumnTiling::tile(int64_t outer, int64_t number) const {
+  ColumnTile t;
+  t.outer = outer;
+  t.number = number;
+  t.first_kept = number * sets_per_tile;
+  t.first_set = outer * shape.kept + t.first_kept;
+  t.sets = std::min(sets_per_tile, shape.kept - t.first_kept);
+  t.neighbours = shape.reduce_inner;
+  t.columns = t.sets * t.neighbours;
+  t.offset = (outer * shape.reduce_outer * shape.kept + t.first_kept) * shape.reduce_inner;
+  if (along != Along::rows && t.sets == shape.kept && t.columns < kMinWidth) {
+    t.copies = std::min(ceil_div(kMinWidth, t.columns), shape.reduce_outer);
+    if (along == Along::both && weight_period < shape.reduce_outer) {  // wide rows begin where the weights do
+      t.copies = std::min(t.copies, weight_period);
+      while (weight_period % t.copies != 0) {
+        ++t.copies;
+      }
+    }
+  }
+  t.weight_rows = along == Along::both ? ceil_div(weight_period, t.copies) : 1;
+  t.rows = ceil_div(shape.reduce_outer, t.copies);
+  t.width = t.columns * t.copies;
+  t.last_width = (shape.reduce_outer - (t.rows - 1) * t.copies) * t.columns;
+  t.stride = shape.kept * shape.reduce_inner * t.copies;
+  return t;
+}
 
 /// Calls f(row) for the rows of [begin, end), the last block first, as the end of a tile was in the cache last.
 template <class F>
@@ -210,10 +287,10 @@ void move_to_double(int64_t width, T* part, double* sum) {
   }
 }
 
-// --- sums over a few rows
-// ---------------------------------------------------------------------------------------------- Sums over a few rows
-// at a time, column by column: the sums are loaded and stored once for all of them. The next rows are prefetched
-// meanwhile, since the hardware does not foresee them where a tile is a part of each row.
+// --- sums over a few rows -------------------------------------------------------------------------------------------
+
+// Sums over a few rows at a time, column by column: the sums are loaded and stored once for all of them. The next rows
+// are prefetched meanwhile, since the hardware does not foresee them where a tile is a part of each row.
 
 /// first[j] += sum of d, second[j] += sum of d² over `rows` rows, with d = x - pivot[j].
 template <int rows, class S, class T>

@@ -1,4 +1,76 @@
-// Included once for each target: see core/simd/targets.h.
+// What the walks are made of. First, what exists once: the walks, and the statistics of single sets.
+
+#ifndef NORMA_OPS_NORM_CPU_WALKS
+#define NORMA_OPS_NORM_CPU_WALKS
+
+#include "core/parallel.h"
+#include "core/sizes.h"
+#include "ops/norm/formulas.h"
+#include "ops/norm/kernels.h"
+
+#include <algorithm>
+#include <cstdint>
+
+namespace norma::kernels::cpu {
+
+/// The two functions of a walk; a file for each walk defines them.
+struct WalkKernels {
+  void (*forward)(DType dtype, const NormProblem& problem, const NormPointers& operands);
+  void (*backward)(DType dtype, const NormProblem& problem, const NormPointers& operands);
+};
+WalkKernels rows_walk();
+WalkKernels runs_walk();
+WalkKernels columns_walk();
+
+/// Bytes a thread works on at a time so that a second pass finds most of them in its L2 cache.
+inline constexpr int64_t kCacheBytes = 384 * 1024;
+
+/// The size of the blocks that a second pass takes from the last to the first. Inside a block it goes forwards, since
+/// the hardware does not foresee short runs that follow each other backwards.
+inline constexpr int64_t kBackwardsBytes = 16 * 1024;
+
+/// True iff results are stored around the caches: large ones, of which the next op would find little in them.
+inline bool streams(const NormProblem& problem, int64_t element_bytes) {
+  constexpr int64_t kStreamedBytes = int64_t{4} << 20;  // ResNet-50's step gained 3 %, ConvNeXt-T's nothing
+  return problem.shape.numel() * element_bytes >= kStreamedBytes;
+}
+
+/// Calls f(first, last) for the blocks of [begin, end), the last one first.
+template <class F>
+void for_each_block_from_the_end(int64_t begin, int64_t end, int64_t block, F&& f) {
+  for (int64_t last = end; last > begin; last -= block) {
+    f(std::max(begin, last - block), last);
+  }
+}
+
+/// Two sums.
+template <class T>
+struct Pair {
+  T first = {};
+  T second = {};
+};
+
+/// Replaces the stored statistics of a set by scaled_statistics(), where the set has any.
+template <class S>
+void store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set);
+
+/// Stores mean, variance and so on of set number `set`, from the moments of all its elements.
+template <class S>
+inline void store_statistics(const NormProblem& problem, const Moments& moments, const ForwardArrays<S>& arrays,
+                             int64_t set) {
+  const auto of_set = statistics_of<compute_t<S>>(problem, moments);
+  store_set(arrays, set, of_set);
+  if (of_set.lost) [[unlikely]] {
+    store_scaled_statistics(problem, arrays, set);
+  }
+}
+
+}  // namespace norma::kernels::cpu
+
+#endif
+
+// Then, what is compiled for each target (core/simd/targets.h): loops over a run of memory, the statistics of
+// neighbouring sets, and sums of weight gradients.
 #if defined(NORMA_OPS_NORM_CPU_LOOPS_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef NORMA_OPS_NORM_CPU_LOOPS_H
 #undef NORMA_OPS_NORM_CPU_LOOPS_H
@@ -7,39 +79,45 @@
 #endif
 
 #include "core/cpu/scratch.h"
-#include "core/parallel.h"
 #include "core/simd/math.h"
 #include "core/simd/sums.h"
 #include "core/simd/targets.h"
-#include "ops/norm/cpu/walks.h"
 
 #include <hwy/highway.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
-
-// What the walks are made of: loops over a run of memory, the statistics of neighbouring sets, and sums of weight
-// gradients.
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 using namespace simd::HWY_NAMESPACE;
 
-// --- statistics of neighbouring sets, side by side -------------------------------------------------------------------
+/// The kernels of a walk, from lambdas that call its loops with the arrays of a dtype.
+template <class Forward, class Backward>
+WalkKernels walk_of(Forward, Backward) {
+  return {[](DType dtype, const NormProblem& problem, const NormPointers& operands) HWY_ATTR {
+            dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+              Forward{}(problem, ForwardArrays<decltype(s)>(problem, operands));
+            });
+          },
+          [](DType dtype, const NormProblem& problem, const NormPointers& operands) HWY_ATTR {
+            dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
+              Backward{}(problem, BackwardArrays<decltype(s)>(problem, operands));
+            });
+          }};
+}
+
+// --- statistics of neighbouring sets, side by side ------------------------------------------------------------------
 
 /// store_statistics() of neighbouring sets from the sums of d and d² over each, with d = x - pivot.
 template <class S, class T = compute_t<S>>
 inline void store_sets(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t first_set, int64_t sets,
                        const T* pivot, const double* sum, const double* squares) {
   const auto count = static_cast<double>(problem.shape.set_size());
-  if (problem.centring == Centring::deviation ||
-      (problem.centring == Centring::mean && problem.statistics == Statistics::sum_of_squares)) {
+  if (problem.centring == Centring::mean && problem.statistics == Statistics::sum_of_squares) {
     for (int64_t i = 0; i < sets; ++i) {
-      store_statistics(problem, moments_of(problem.raw_sums(), count, pivot[i], sum[i], squares[i]), arrays,
-                       first_set + i);
+      store_statistics(problem, {0, sum[i], squares[i]}, arrays, first_set + i);
     }
     return;
   }
@@ -91,7 +169,7 @@ inline int64_t move_far_pivots(double count, int64_t sets, T* pivot, const doubl
   return far;
 }
 
-// --- loops over one run of memory ------------------------------------------------------------------------------------
+// --- loops over one run of memory -----------------------------------------------------------------------------------
 
 /// Vectors that one chain of sums in T may take before it is moved to double.
 inline constexpr int64_t kChain = 32;
@@ -126,15 +204,20 @@ inline void apply_run(int64_t count, const S* x, O* y, Mean mean, MeanLow mean_l
   });
 }
 
+/// dx = dz * by_dz, for fixed statistics.
+template <class Dz, class S, class ByDz>
+inline void fixed_gradient_run(int64_t count, Dz dz, S* dx, ByDz by_dz, const StreamingStore& out) {
+  for_each_lanes<compute_t<S>>(
+      count, [&](int64_t i, auto part) NORMA_INLINE { out(dx + i, dz.get(i, part) * by_dz.get(i, part), part); });
+}
+
 /// dx = dz * by_dz + ((x - mean) - mean_low) * rstd * by_xhat + shift, or only the first term if the statistics are
 /// fixed. (rstd and by_xhat one by one have the size of dx; their product need not fit T.)
 template <class Dz, class S, class Mean, class MeanLow, class Rstd, class ByDz, class ByXhat, class Shift>
 inline void input_gradient_run(bool fixed_stats, int64_t count, Dz dz, const S* x, S* dx, Mean mean, MeanLow mean_low,
                                Rstd rstd, ByDz by_dz, ByXhat by_xhat, Shift shift, const StreamingStore& out) {
   if (fixed_stats) {
-    for_each_lanes<compute_t<S>>(
-        count, [&](int64_t i, auto part) NORMA_INLINE { out(dx + i, dz.get(i, part) * by_dz.get(i, part), part); });
-    return;
+    return fixed_gradient_run(count, dz, dx, by_dz, out);
   }
   for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) NORMA_INLINE {
     const auto xhat = difference(x, i, part, mean, mean_low) * rstd.get(i, part);
@@ -250,7 +333,7 @@ inline T mean_of_first(int64_t count, const S* x) {
   return first + static_cast<T>(add_lanes(keep(load(x, part) - first, part))) / static_cast<T>(count);
 }
 
-// --- what follows the norm --------------------------------------------------------------------------------------
+// --- what follows the norm ------------------------------------------------------------------------------------------
 
 namespace detail {
 
@@ -391,7 +474,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
       count, [&](int64_t i, auto part) NORMA_INLINE { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
 }
 
-// --- dz, the gradient of the norm itself: operands of a run, computed where they are needed ----------------------
+// --- dz, the gradient of the norm itself: operands of a run, computed where they are needed -------------------------
 
 /// True iff no operand below computes dz, so that it needs room of its own: behind relu, z is computed again, or its
 /// bits are there.
@@ -468,8 +551,7 @@ inline void store_gradient_run(int64_t count, Dz dz, S* to) {
   for_each_lanes<compute_t<S>>(count, [&](int64_t i, auto part) NORMA_INLINE { store(to + i, dz.get(i, part), part); });
 }
 
-// --- sums of weight gradients
-// ------------------------------------------------------------------------------------------
+// --- sums of weight gradients ---------------------------------------------------------------------------------------
 
 /// The number of parts must not depend on the number of threads.
 inline constexpr int64_t kMaxPartials = 64;

@@ -1,12 +1,12 @@
-#include "ops/norm/cpu/walks.h"
+#include "ops/norm/cpu/loops.h"
 
 #include "core/dtype.h"
 #include "core/half.h"
-#include "core/parallel.h"
-#include "ops/norm/statistics.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <vector>
 
 // The table of the norms' CPU kernels, and those of them that are no walks.
 
@@ -16,8 +16,7 @@ namespace cpu {
 
 namespace {
 
-// --- one bit per element, which tells whether relu has let it pass
-// -----------------------------------------------------
+// --- one bit per element, which tells whether relu has let it pass --------------------------------------------------
 
 /// Calls f(byte, first element, how many) for the bytes of `count` bits, on all threads.
 template <class F>
@@ -57,8 +56,7 @@ void mask_by_bits(DType dtype, int64_t count, const uint8_t* bits, const void* d
   });
 }
 
-// --- one number per channel, for batch norms: they are few, so the loops are plain
-// -------------------------------------
+// --- one number per channel, for batch norms: they are few, so the loops are plain ----------------------------------
 
 /// Calls f(T{}) with the dtype of the computation for tensors of `dtype`.
 template <class F>
@@ -109,8 +107,95 @@ void renorm(DType dtype, int64_t count, const RenormCorrection& a) {
   });
 }
 
-// --- walks
-// -------------------------------------------------------------------------------------------------------------
+// --- statistics of single sets, in plain loops ----------------------------------------------------------------------
+
+/// Goes over a set whose elements follow each other, in `parts` parts side by side: see formulas.h.
+template <class T, size_t parts>
+class SetPass {
+ public:
+  SetPass(const T* numbers, int64_t count) : numbers_(numbers), count_(static_cast<size_t>(count)) {}
+
+  [[nodiscard]] T first() const { return numbers_[0]; }
+  template <class State, class Add>
+  [[nodiscard]] std::array<State, parts> each(Add add) const {
+    std::array<State, parts> states{};
+    for (size_t row = 0; row < count_; row += parts) {
+      const size_t active = std::min(parts, count_ - row);
+      for (size_t part = 0; part < active; ++part) {
+        add(states[part], numbers_[row + part]);
+      }
+    }
+    return states;
+  }
+  template <class State, class Term>
+  [[nodiscard]] double sum(const std::array<State, parts>& states, Term term) const {
+    double total = 0;
+    for (const State& state : states) {
+      total += term(state);
+    }
+    return total;
+  }
+  template <class State, class Term>
+  [[nodiscard]] double largest(const std::array<State, parts>& states, Term term) const {
+    double most = term(states[0]);
+    for (const State& state : states) {
+      most = std::max(most, term(state));
+    }
+    return most;
+  }
+  void sum_in_two_parts(const std::array<CompensatedSum<T>, parts>& states, double& high, double& low) const {
+    CompensatedSum<double> total;
+    for (const CompensatedSum<T>& state : states) {
+      add_compensated(total, static_cast<double>(state.sum));
+      add_compensated(total, static_cast<double>(state.lost));
+    }
+    high = total.sum;
+    low = total.lost;
+  }
+
+ private:
+  const T* numbers_;
+  size_t count_;
+};
+
+/// Copies the elements of `sets` neighbouring sets of one outer index to `to`, set after set.
+template <class S, class T = compute_t<S>>
+void gather_sets(const NormShape& shape, const S* x, int64_t first_set, int64_t sets, T* to) {
+  const int64_t outer = first_set / shape.kept;
+  for (int64_t a = 0; a < shape.reduce_outer; ++a) {
+    const int64_t row = (outer * shape.reduce_outer + a) * shape.kept + first_set % shape.kept;
+    const S* from = x + row * shape.reduce_inner;
+    for (int64_t set = 0; set < sets; ++set, from += shape.reduce_inner) {
+      std::transform(from, from + shape.reduce_inner, to + set * shape.set_size() + a * shape.reduce_inner,
+                     [](S number) { return static_cast<T>(number); });
+    }
+  }
+}
+
+template <class S>
+void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  using T = compute_t<S>;
+  constexpr size_t kParts = 64;
+  const NormShape& shape = problem.shape;
+  const int64_t together = std::min<int64_t>(shape.kept, 16);  // a line of the cache has elements of so many sets
+  const int64_t blocks = ceil_div(shape.kept, together);
+  const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (shape.set_size() * together));
+  parallel_for(0, shape.outer * blocks, grain, [&](int64_t begin, int64_t end) {
+    std::vector<T> numbers(static_cast<size_t>(together * shape.set_size()));
+    for (int64_t task = begin; task < end; ++task) {
+      const int64_t kept = task % blocks * together;
+      const int64_t first_set = task / blocks * shape.kept + kept;
+      const int64_t sets = std::min(together, shape.kept - kept);
+      gather_sets(shape, arrays.x, first_set, sets, numbers.data());
+      for (int64_t set = 0; set < sets; ++set) {
+        const SetPass<T, kParts> pass(numbers.data() + set * shape.set_size(), shape.set_size());
+        store_statistics(problem, textbook_moments<T>(problem, pass), arrays, first_set + set);
+      }
+    }
+  });
+}
+
+// --- walks ----------------------------------------------------------------------------------------------------------
 
 bool can_write_bits(const NormProblem& problem) {
   // Threads must not share a byte, so every place where a loop begins is a multiple of eight elements.
@@ -123,51 +208,48 @@ bool can_write_bits(const NormProblem& problem) {
   return false;
 }
 
-/// Brings the running statistics up to date with the statistics that `arrays` has now.
-void update_running_sets(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
+WalkKernels kernels_of(Walk walk) {
+  return walk == Walk::rows ? rows_walk() : walk == Walk::runs ? runs_walk() : columns_walk();
+}
+
+void forward(DType dtype, const NormProblem& wanted, const NormPointers& operands) {
+  NormProblem problem = wanted;
   dispatch_any_floating("normalize", dtype, [&](auto s) {
-    const ForwardArrays<decltype(s)> typed(problem, arrays);
-    for (int64_t set = 0; set < problem.shape.sets(); ++set) {
-      update_running_set(typed.running, set, typed.mean[set], typed.var[set]);
+    const ForwardArrays<decltype(s)> arrays(problem, operands);
+    if (problem.by_textbook()) {
+      textbook_statistics(problem, arrays);
+      problem.fixed_stats = true;
+    }
+    if (!problem.fixed_stats || operands.y != nullptr) {
+      kernels_of(problem.walk).forward(dtype, problem, operands);
+    }
+    for (int64_t set = 0; arrays.running.mean != nullptr && set < problem.shape.sets(); ++set) {
+      update_running_set(arrays.running, set, arrays.mean[set], arrays.var[set]);
     }
   });
 }
 
-void compute_forward(DType dtype, const NormProblem& wanted, const NormPointers& arrays) {
-  NormProblem problem = wanted;
-  if (is_textbook(problem)) {
-    dispatch_any_floating("normalize", dtype,
-                          [&](auto s) { textbook_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays)); });
-    problem.fixed_stats = true;
-  }
-  if (problem.fixed_stats && arrays.y == nullptr) {
-    return;
-  }
-  switch (problem.walk) {
-    case Walk::rows: return rows_forward(dtype, problem, arrays);
-    case Walk::runs: return runs_forward(dtype, problem, arrays);
-    case Walk::columns: return columns_forward(dtype, problem, arrays);
-  }
-}
-
-void forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NormPointers without_running = arrays;
-  without_running.running = {};
-  compute_forward(dtype, problem, without_running);
-  if (arrays.running.mean != nullptr) {
-    update_running_sets(dtype, problem, arrays);
-  }
-}
-
-void backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  switch (problem.walk) {
-    case Walk::rows: return rows_backward(dtype, problem, arrays);
-    case Walk::runs: return runs_backward(dtype, problem, arrays);
-    case Walk::columns: return columns_backward(dtype, problem, arrays);
-  }
+void backward(DType dtype, const NormProblem& problem, const NormPointers& operands) {
+  kernels_of(problem.walk).backward(dtype, problem, operands);
 }
 
 }  // namespace
+
+template <class S>
+void store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays, int64_t set) {
+  using T = compute_t<S>;
+  const int64_t count = problem.shape.set_size();
+  std::vector<T> numbers(static_cast<size_t>(count));
+  gather_sets(problem.shape, arrays.x, set, 1, numbers.data());
+  const SetStatistics<T> plain{arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
+                               arrays.var == nullptr ? T(0) : arrays.var[set], true};
+  store_set(arrays, set, scaled_statistics(problem, SetPass<T, 1>(numbers.data(), count), plain));
+}
+
+template void store_scaled_statistics(const NormProblem&, const ForwardArrays<float>&, int64_t);
+template void store_scaled_statistics(const NormProblem&, const ForwardArrays<double>&, int64_t);
+template void store_scaled_statistics(const NormProblem&, const ForwardArrays<bfloat16>&, int64_t);
+template void store_scaled_statistics(const NormProblem&, const ForwardArrays<float16>&, int64_t);
 
 }  // namespace cpu
 

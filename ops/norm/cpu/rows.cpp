@@ -29,7 +29,7 @@ int64_t weight_of(const AffineShape& affine, int64_t set) {
 }  // namespace
 
 template <class S>
-void rows_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void rows_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   using T = compute_t<S>;
   const int64_t sets = problem.shape.outer;
   const int64_t count = problem.shape.reduce_inner;
@@ -237,9 +237,9 @@ class RowsBackward {
     const AffineShape& affine = problem_.affine;
     const S* x = arrays_.x + first * count_;
     S* dx = arrays_.dx == nullptr ? nullptr : arrays_.dx + first * count_;
-    // One loop makes dx and the gradients of the weights, which share xhat = (x - mean) * rstd. If dx has another xhat
-    // (Centring::deviation) or none (fixed stats), it takes a loop of its own.
-    const bool dx_apart = dx != nullptr && (arrays_.centre != nullptr || problem_.fixed_stats);
+    // One loop makes dx and the gradients of the weights, which share xhat = (x - mean) * rstd. With fixed stats dx has
+    // none, and takes a loop of its own.
+    const bool dx_apart = dx != nullptr && problem_.fixed_stats;
     S* dx_together = dx_apart ? nullptr : dx;
     int64_t row = 0;
     const auto rows_from = [&](auto how_many, int64_t weight) {
@@ -258,13 +258,8 @@ class RowsBackward {
       rows_from(std::integral_constant<int, 1>{}, weight_of(affine, first + row));
     }
     for (row = 0; dx_apart && row < rows; ++row) {
-      const RowConstants<T>& c = constants[row];
-      const Pair<T> centre = centre_of(arrays_, first + row);
-      const Same<T> rstd{c.rstd};
-      input_gradient_run(problem_.fixed_stats, count_, Given<D>{dz + row * count_}, x + row * count_, dx + row * count_,
-                         Same<T>{centre.first}, Same<T>{centre.second}, rstd,
-                         Times{rstd, Varying<T>{arrays_.weight + weight_of(affine, first + row)}}, Same<T>{c.by_xhat},
-                         Same<T>{c.shift}, out_);
+      const Times by_dz{Same<T>{constants[row].rstd}, Varying<T>{arrays_.weight + weight_of(affine, first + row)}};
+      fixed_gradient_run(count_, Given<D>{dz + row * count_}, dx + row * count_, by_dz, out_);
     }
   }
 
@@ -284,7 +279,7 @@ class RowsBackward {
 }  // namespace
 
 template <class S>
-void rows_backward_of(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
+void rows_backward(const NormProblem& problem, const BackwardArrays<S>& without_defaults) {
   using T = compute_t<S>;
   Scratch shared;
   BackwardArrays<S> arrays = without_defaults;  // an absent weight becomes 1, an absent bias 0: one loop for all
@@ -326,16 +321,9 @@ void rows_backward_of(const NormProblem& problem, const BackwardArrays<S>& witho
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    rows_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
-  });
-}
-
-void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    rows_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
-  });
+WalkKernels rows_walk() {
+  return walk_of([](const auto& problem, const auto& arrays) HWY_ATTR { rows_forward(problem, arrays); },
+                 [](const auto& problem, const auto& arrays) HWY_ATTR { rows_backward(problem, arrays); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -344,13 +332,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(rows_forward);
-void rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NORMA_SIMD_BEST(rows_forward)(dtype, problem, arrays);
-}
-HWY_EXPORT(rows_backward);
-void rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NORMA_SIMD_BEST(rows_backward)(dtype, problem, arrays);
+HWY_EXPORT(rows_walk);
+WalkKernels rows_walk() {
+  return NORMA_SIMD_BEST(rows_walk)();
 }
 
 }  // namespace norma::kernels::cpu

@@ -4,7 +4,6 @@
 
 #include "core/cpu/scratch.h"
 #include "ops/norm/cpu/loops.h"
-#include "ops/norm/cpu/strips.h"
 
 #include <algorithm>
 #include <array>
@@ -152,9 +151,177 @@ inline int64_t sets_per_tile(const Runs& runs, int64_t element_bytes) {
   return std::min({std::max<int64_t>(1, kCacheBytes / set_bytes), kMaxSets, runs.kept});
 }
 
-}  // namespace
+// --- strips ---------------------------------------------------------------------------------------------------------
 
-namespace {
+// Strips: runs of one length that follow each other in memory. Where the length is no multiple of a vector (7x7
+// images), a loop for each run would have vectors across cache lines and a part of one at its end. Here vectors are
+// aligned, and one in which a run ends has constants of both.
+
+/// True iff runs of this length are taken as strips.
+template <class T>
+constexpr bool makes_strips(int64_t length) {
+  return length >= kLanes<T> && length % kLanes<T> != 0;
+}
+
+/// The elements before the first aligned vector.
+template <class S>
+inline int64_t before_alignment(const S* at) {
+  constexpr uintptr_t kBytes = kLanes<compute_t<S>> * sizeof(S);
+  const uintptr_t beyond = reinterpret_cast<uintptr_t>(at) % kBytes;
+  return static_cast<int64_t>((beyond == 0 ? 0 : kBytes - beyond) / sizeof(S));
+}
+
+/// Calls f(i, part, constants) for the vectors of a strip of `runs` runs, the first after `head` elements.
+/// constants_of(run) gives a run's constants, whose blend(first, next) takes the first few lanes of its own and the
+/// others of `next`. `head` and the lanes of a vector are at most `length`.
+template <class T, class ConstantsOf, class F>
+HWY_INLINE void for_each_lanes_of_strip(int64_t runs, int64_t length, int64_t head, ConstantsOf constants_of, F f) {
+  constexpr int64_t lanes = kLanes<T>;
+  auto constants = constants_of(0);
+  if (head > 0) {
+    f(0, First{static_cast<int>(head)}, constants);
+  }
+  int64_t i = head;
+  int64_t left = length - head;  // of the run
+  for (int64_t run = 0;;) {
+    for (; left >= lanes; left -= lanes, i += lanes) {
+      f(i, Whole{}, constants);
+    }
+    const First rest{static_cast<int>(left)};
+    if (++run == runs) {
+      if (left > 0) {
+        f(i, rest, constants);
+      }
+      return;
+    }
+    const auto next = constants_of(run);
+    if (left > 0) {
+      f(i, Whole{}, constants.blend(rest, next));
+      i += lanes;
+      left -= lanes;
+    }
+    left += length;
+    constants = next;
+  }
+}
+
+/// The first few lanes of a, and the others of b.
+template <class R, int n>
+HWY_INLINE Parts<R, n> blend(First first, const Parts<R, n>& a, const Parts<R, n>& b) {
+  return select(first_lanes<hn::TFromV<R>>(first.count), a, b);
+}
+
+/// The constants of z = ((x - mean) - mean_low) * scale + shift for the runs of a strip.
+template <class T>
+struct StripConstants {
+  const T* mean;
+  const T* mean_low;
+  const T* scale;
+  const T* shift;
+};
+
+/// An operand of a run that stands in a register.
+template <class T>
+struct Held {
+  Lanes<T> value;
+  template <class Part>
+  HWY_INLINE Lanes<T> get(int64_t, Part) const {
+    return value;
+  }
+};
+
+/// y = z, f(z) or f(z + residual), where f is relu if `rectified`. residual may be null.
+template <class S, class T = compute_t<S>>
+inline void apply_strip(int64_t runs, int64_t length, const S* x, const S* residual, bool rectified, S* y,
+                        const StripConstants<T>& of, const StreamingStore& out) {
+  struct Constants {
+    Lanes<T> mean;
+    Lanes<T> mean_low;
+    Lanes<T> scale;
+    Lanes<T> shift;
+    HWY_INLINE Constants blend(First first, const Constants& next) const {
+      using HWY_NAMESPACE::blend;
+      return {blend(first, mean, next.mean), blend(first, mean_low, next.mean_low), blend(first, scale, next.scale),
+              blend(first, shift, next.shift)};
+    }
+  };
+  const auto run = [&](auto then) {
+    for_each_lanes_of_strip<T>(
+        runs, length, before_alignment(y),
+        [&](int64_t r) NORMA_INLINE {
+          return Constants{broadcast(of.mean[r]), broadcast(of.mean_low[r]), broadcast(of.scale[r]),
+                           broadcast(of.shift[r])};
+        },
+        [&](int64_t i, auto part, const Constants& c) NORMA_INLINE {
+          const Lanes<T> d = difference(x, i, part, Held<T>{c.mean}, Held<T>{c.mean_low});
+          out(y + i, then(multiply_add(d, c.scale, c.shift), i, part), part);
+        });
+  };
+  const auto relu = [](Lanes<T> z) NORMA_INLINE { return zero_where(z <= broadcast(T(0)), z); };
+  if (residual == nullptr) {
+    rectified ? run([=](Lanes<T> z, int64_t, auto) NORMA_INLINE { return relu(z); })
+              : run([](Lanes<T> z, int64_t, auto) NORMA_INLINE { return z; });
+  } else {
+    rectified ? run([=](Lanes<T> z, int64_t i, auto part) NORMA_INLINE { return relu(z + load(residual + i, part)); })
+              : run([=](Lanes<T> z, int64_t i, auto part) NORMA_INLINE { return z + load(residual + i, part); });
+  }
+}
+
+/// The constants of dx for the runs of a strip, as input_gradient_run() has them; bias is that of
+/// z = ((x - mean) - mean_low) * by_dz + bias.
+template <class T>
+struct StripGradientConstants {
+  const T* mean;
+  const T* mean_low;
+  const T* rstd;
+  const T* by_dz;
+  const T* by_xhat;
+  const T* shift;
+  const T* bias;
+};
+
+/// dx, as input_gradient_run() computes it. dz_of(constants of a vector, as Held) gives the operand dz.
+template <class S, class DzOf, class T = compute_t<S>>
+inline void input_gradient_strip(bool fixed_stats, int64_t runs, int64_t length, DzOf dz_of, const S* x, S* dx,
+                                 const StripGradientConstants<T>& of, const StreamingStore& out) {
+  struct Constants {
+    Held<T> mean;
+    Held<T> mean_low;
+    Held<T> rstd;
+    Held<T> by_dz;
+    Held<T> by_xhat;
+    Held<T> shift;
+    Held<T> bias;
+    HWY_INLINE Constants blend(First first, const Constants& next) const {
+      const auto both = [first](const Held<T>& a, const Held<T>& b)
+                            NORMA_INLINE { return Held<T>{HWY_NAMESPACE::blend(first, a.value, b.value)}; };
+      return {both(mean, next.mean),   both(mean_low, next.mean_low), both(rstd, next.rstd),
+              both(by_dz, next.by_dz), both(by_xhat, next.by_xhat),   both(shift, next.shift),
+              both(bias, next.bias)};
+    }
+  };
+  const auto run = [&](auto gradient) {
+    for_each_lanes_of_strip<T>(
+        runs, length, before_alignment(dx),
+        [&](int64_t r) NORMA_INLINE {
+          const auto held = [r](const T* numbers) NORMA_INLINE { return Held<T>{broadcast(numbers[r])}; };
+          return Constants{held(of.mean),    held(of.mean_low), held(of.rstd), held(of.by_dz),
+                           held(of.by_xhat), held(of.shift),    held(of.bias)};
+        },
+        [&](int64_t i, auto part, const Constants& c)
+            NORMA_INLINE { out(dx + i, gradient(i, part, c, dz_of(c).get(i, part)), part); });
+  };
+  if (fixed_stats) {
+    run([](int64_t, auto, const Constants& c, const Lanes<T>& dz) NORMA_INLINE { return dz * c.by_dz.value; });
+  } else {
+    run([x](int64_t i, auto part, const Constants& c, const Lanes<T>& dz) NORMA_INLINE {
+      const auto xhat = difference(x, i, part, c.mean, c.mean_low) * c.rstd.value;
+      return multiply_add(dz, c.by_dz.value, multiply_add(xhat, c.by_xhat.value, c.shift.value));
+    });
+  }
+}
+
+// --- forward --------------------------------------------------------------------------------------------------------
 
 template <class S, class T = compute_t<S>>
 class RunsForward {
@@ -273,7 +440,7 @@ class RunsForward {
 }  // namespace
 
 template <class S>
-void runs_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+void runs_forward(const NormProblem& problem, const ForwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -289,14 +456,7 @@ void runs_forward_of(const NormProblem& problem, const ForwardArrays<S>& arrays)
   });
 }
 
-void runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    runs_forward_of(problem, ForwardArrays<decltype(s)>(problem, arrays));
-  });
-}
-
-// --- backward
-// ----------------------------------------------------------------------------------------------------------
+// --- backward -------------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -449,54 +609,49 @@ class RunsBackward {
   /// Writes dx and dresidual of a run.
   void write(const Runs::Outer& outer, int64_t k, int64_t r, const InputGradient<double>& gradient) const {
     const int64_t set = outer.set + k;
-    const auto [mean, mean_low] = centre_of(arrays_, set);
+    const Same<T> mean{arrays_.mean[set]};
+    const Same<T> mean_low{arrays_.mean_low[set]};
     const T rstd = arrays_.rstd[set];
     const T w = arrays_.weight == nullptr ? T(1) : arrays_.weight[runs_.weight(outer, k, r)];
     const Same<T> by_dz{rstd * w};
     const Same<T> by_xhat{static_cast<T>(gradient.by_xhat)};
     const Same<T> shift{static_cast<T>(gradient.shift)};
-    for_each_piece(outer, k, r, arrays_.dresidual,
-                   [&, mean = mean, mean_low = mean_low](auto dz, int64_t offset, int64_t count) {
-                     if (arrays_.dx != nullptr) {
-                       input_gradient_run(problem_.fixed_stats, count, dz, arrays_.x + offset, arrays_.dx + offset,
-                                          Same<T>{mean}, Same<T>{mean_low}, Same<T>{rstd}, by_dz, by_xhat, shift, out_);
-                     }
-                   });
+    for_each_piece(outer, k, r, arrays_.dresidual, [&](auto dz, int64_t offset, int64_t count) {
+      if (arrays_.dx != nullptr) {
+        input_gradient_run(problem_.fixed_stats, count, dz, arrays_.x + offset, arrays_.dx + offset, mean, mean_low,
+                           Same<T>{rstd}, by_dz, by_xhat, shift, out_);
+      }
+    });
   }
 
   /// Writes dx and dresidual of a strip. The sums are those of the sets from `first_sum` on.
   void write_strip(const Runs::Outer& outer, int64_t first, int64_t first_run, int64_t count, int64_t first_sum,
                    const double* sum, const double* sum_xhat) const {
-    const auto [centre, centre_low, rstd, by_dz, by_xhat, shift_of_dx, mean, mean_low, bias] = strip_;
+    const auto [mean, mean_low, rstd, by_dz, by_xhat, shift_of_dx, bias] = strip_;
     const bool computes_z = arrays_.activation == Activation::relu && arrays_.bits == nullptr;
     int64_t last_k = -1;
-    Pair<T> of_set;
     InputGradient<T> gradient{};
     runs_.for_each_in_strip(first, first_run, count, [&](int64_t k, int64_t r, int64_t i) {
       const int64_t set = outer.set + k;
       const int64_t weight = runs_.weight(outer, k, r);
       if (k != last_k) {
         last_k = k;
-        of_set = centre_of(arrays_, set);
         gradient = of_dx_.template of<T>(arrays_.rstd[set], sum[k - first_sum], sum_xhat[k - first_sum]);
       }
-      centre[i] = of_set.first;
-      centre_low[i] = of_set.second;
+      mean[i] = arrays_.mean[set];
+      mean_low[i] = arrays_.mean_low[set];
       rstd[i] = arrays_.rstd[set];
       by_dz[i] = scale(set, weight);
       by_xhat[i] = gradient.by_xhat;
       shift_of_dx[i] = gradient.shift;
       if (computes_z) {
-        mean[i] = arrays_.mean[set];
-        mean_low[i] = arrays_.mean_low[set];
         bias[i] = shift(weight);
       }
     });
     const int64_t at = runs_.offset(outer, first, first_run);
     const auto run = [&](auto dz_of) {
-      input_gradient_strip(
-          problem_.fixed_stats, count, runs_.length, dz_of, arrays_.x + at, arrays_.dx + at,
-          StripGradientConstants<T>{centre, centre_low, rstd, by_dz, by_xhat, shift_of_dx, mean, mean_low, bias}, out_);
+      input_gradient_strip(problem_.fixed_stats, count, runs_.length, dz_of, arrays_.x + at, arrays_.dx + at,
+                           StripGradientConstants<T>{mean, mean_low, rstd, by_dz, by_xhat, shift_of_dx, bias}, out_);
     };
     const S* dy = arrays_.dy + at;
     if (arrays_.activation == Activation::identity) {
@@ -522,13 +677,13 @@ class RunsBackward {
   bool weights_wanted_;
   T* dz_ = nullptr;
   bool in_strips_;
-  std::array<T*, 9> strip_;  ///< StripGradientConstants of the runs of a strip
+  std::array<T*, 7> strip_;  ///< StripGradientConstants of the runs of a strip
 };
 
 }  // namespace
 
 template <class S>
-void runs_backward_of(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+void runs_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
   const Runs runs(problem);
   const int64_t per_tile = sets_per_tile(runs, 2 * sizeof(S));
   const int64_t tiles = ceil_div(runs.kept, per_tile);
@@ -559,10 +714,9 @@ void runs_backward_of(const NormProblem& problem, const BackwardArrays<S>& array
   gradients.total(arrays.dweight, arrays.dbias);
 }
 
-void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  dispatch_any_floating("normalize", dtype, [&](auto s) HWY_ATTR {
-    runs_backward_of(problem, BackwardArrays<decltype(s)>(problem, arrays));
-  });
+WalkKernels runs_walk() {
+  return walk_of([](const auto& problem, const auto& arrays) HWY_ATTR { runs_forward(problem, arrays); },
+                 [](const auto& problem, const auto& arrays) HWY_ATTR { runs_backward(problem, arrays); });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -571,13 +725,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(runs_forward);
-void runs_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NORMA_SIMD_BEST(runs_forward)(dtype, problem, arrays);
-}
-HWY_EXPORT(runs_backward);
-void runs_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
-  NORMA_SIMD_BEST(runs_backward)(dtype, problem, arrays);
+HWY_EXPORT(runs_walk);
+WalkKernels runs_walk() {
+  return NORMA_SIMD_BEST(runs_walk)();
 }
 
 }  // namespace norma::kernels::cpu

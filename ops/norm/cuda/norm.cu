@@ -1,14 +1,220 @@
 #include "core/cuda/number.h"
-#include "ops/norm/cuda/any.h"
-#include "ops/norm/cuda/pixels.h"
-#include "ops/norm/statistics.h"
+#include "ops/norm/cuda/loops.h"
 
-// The table of the norms' kernels, and those of them that are no walks: bits of relu, and batch norms' one number per
-// channel.
+#include <algorithm>
+
+// The table of the norms' kernels, and those of them that are no walks: kernels for any case, bits of relu, and batch
+// norms' one number per channel.
 
 namespace norma::kernels::NORMA_BACKEND {
 
-inline constexpr int kSimpleThreads = 256;
+// --- kernels for any case -------------------------------------------------------------------------------------------
+
+// They serve every walk and every kind of statistics. Forward: a block for each set, then a loop over all elements.
+// Backward: sums over each set, a loop over all elements, sums over the elements of each weight. The walks' kernels are
+// faster in the cases that networks are made of.
+
+inline constexpr int kAnyThreads = kLoopThreads;
+/// Elements that a thread of the loop over all elements takes together: their bits are one byte.
+inline constexpr int kBitsOfByte = 8;
+
+/// A pivot near the mean of a set, from its first elements; the same for all threads of a block.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE T pivot_of(const NormShape& shape, const S* x, int64_t set) {
+  const SetElements mine(shape, set, lane(), kWarp);
+  const T value = mine.ended() ? T(0) : to_number(x[mine.offset()]);
+  const T first = shuffle(value, 0);
+  const int64_t count = shape.set_size() < kWarp ? shape.set_size() : kWarp;
+  const double sum = LaneTeam().sum(mine.ended() ? 0.0 : static_cast<double>(value - first));
+  return first + static_cast<T>(sum) / static_cast<T>(count);
+}
+
+/// The moments of a set by sums about a pivot, or about 0 for raw sums.
+template <class S, class T = compute_t<S>>
+NORMA_DEVICE Moments shifted_moments(const NormProblem& problem, const S* x, int64_t set, const BlockTeam& team) {
+  const auto count = static_cast<double>(problem.shape.set_size());
+  const bool raw = problem.raw_sums();
+  T pivot = raw ? T(0) : pivot_of(problem.shape, x, set);
+  for (int attempt = 0;; ++attempt) {
+    WideSums<double> sums;
+    for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+      const double d = static_cast<double>(to_number(x[i.offset()])) - static_cast<double>(pivot);
+      sums.add(d, d, d);
+    }
+    double sum = sums.total_first;
+    double squares = sums.total_second;
+    team.sum(sum, squares);
+    if (raw || attempt > 0 || !is_far(count, sum, squares)) {
+      return moments_of(raw, count, static_cast<double>(pivot), sum, squares);
+    }
+    pivot = static_cast<T>(static_cast<double>(pivot) + sum / count);
+  }
+}
+
+/// Computes the stats of each set, with one block for each.
+template <class S>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_statistics(NormProblem problem, ForwardArrays<S> arrays) {
+  const BlockTeam team(shared_memory<double>());
+  for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
+    const Moments moments =
+        problem.by_textbook()
+            ? textbook_moments<compute_t<S>>(problem, SetPass<S, BlockTeam>(problem.shape, arrays.x, set, team))
+            : shifted_moments(problem, arrays.x, set, team);
+    auto of_set = statistics_of<compute_t<S>>(problem, moments);
+    if (of_set.lost) {
+      of_set = scaled_statistics(problem, arrays.x, set, team, of_set);
+    }
+    if (thread() == 0) {
+      store_set(arrays, set, of_set);
+      update_running_set(arrays.running, set, of_set.mean, of_set.var);
+    }
+  }
+}
+
+/// Writes y of all elements, and their bits.
+template <class S>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem, ForwardArrays<S> arrays) {
+  using T = compute_t<S>;
+  const int64_t count = problem.shape.numel();
+  for (int64_t first = kBitsOfByte * global_thread(); first < count; first += kBitsOfByte * global_threads()) {
+    Place place = place_of(problem.shape, first);
+    unsigned bits = 0;
+    for (int i = 0; i < kBitsOfByte && first + i < count; ++i) {
+      const int64_t offset = first + i;
+      const auto normalise = normaliser(arrays, arrays.weight, arrays.bias, place.set(problem.shape),
+                                        problem.affine.present ? weight_of(problem.affine, place) : 0);
+      T z = normalise(to_number(arrays.x[offset]));
+      if (arrays.residual != nullptr) {
+        z += to_number(arrays.residual[offset]);
+      }
+      bits |= (z <= T(0) ? 0U : 1U) << i;
+      with_activation(arrays.activation,
+                      [&](auto activation) { arrays.y[offset] = to_element<S>(activated<activation>(z)); });
+      place.next(problem.shape);
+    }
+    if (arrays.bits != nullptr) {
+      arrays.bits[first / kBitsOfByte] = static_cast<uint8_t>(bits);
+    }
+  }
+}
+
+/// The number of blocks for a loop that gives each set or weight a block.
+inline int64_t blocks_of_sets(int64_t sets) {
+  return std::min(sets, int64_t{processors()} * (2048 / kAnyThreads) * 4);
+}
+
+/// The number of threads of such a block: no more than there are elements.
+inline int threads_of_set(int64_t elements) {
+  return static_cast<int>(std::min<int64_t>(kAnyThreads, ceil_div(elements, kWarp) * kWarp));
+}
+
+template <class S>
+void compute_any_statistics(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  launch(blocks_of_sets(problem.shape.sets()), threads_of_set(problem.shape.set_size()), BlockTeam::kBytes,
+         current_stream(), any_statistics<S>, problem, arrays);
+}
+
+template <class S>
+void apply_any(const NormProblem& problem, const ForwardArrays<S>& arrays) {
+  launch_loop(ceil_div(problem.shape.numel(), kBitsOfByte), any_apply<S>, problem, arrays);
+}
+
+// --- backward -------------------------------------------------------------------------------------------------------
+
+/// Computes the constants of each set's dx.
+template <class S, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
+    any_gradient_sums(NormProblem problem, BackwardArrays<S> arrays, InputGradient<T>* gradients) {
+  const BlockTeam team(shared_memory<double>());
+  for (int64_t set = block(); set < problem.shape.sets(); set += blocks()) {
+    const T mean = arrays.mean[set];
+    const T mean_low = arrays.mean_low[set];
+    const T rstd = arrays.rstd[set];
+    WideSums<T> sums;
+    for (SetElements i(problem.shape, set, team.rank(), team.size()); !i.ended(); i.next()) {
+      const int64_t offset = i.offset();
+      const int64_t weight = problem.affine.present ? weight_of(problem.affine, i.place()) : 0;
+      const T dz = dz_of(arrays, offset, set, weight);
+      const T g = arrays.weight == nullptr ? dz : dz * arrays.weight[weight];
+      sums.add(g, g, ((to_number(arrays.x[offset]) - mean) - mean_low) * rstd);
+    }
+    double sum = sums.total_first;
+    double sum_xhat = sums.total_second;
+    team.sum(sum, sum_xhat);
+    if (thread() == 0) {
+      gradients[set] = input_gradient(problem, rstd, sum, sum_xhat);
+    }
+  }
+}
+
+/// Writes dx and dresidual of all elements.
+template <class S, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
+    any_input_gradients(NormProblem problem, BackwardArrays<S> arrays, const InputGradient<T>* gradients) {
+  const int64_t count = problem.shape.numel();
+  for (int64_t offset = global_thread(); offset < count; offset += global_threads()) {
+    const Place place = place_of(problem.shape, offset);
+    const int64_t set = place.set(problem.shape);
+    const int64_t weight = problem.affine.present ? weight_of(problem.affine, place) : 0;
+    const T dz = dz_of(arrays, offset, set, weight);
+    if (arrays.dresidual != nullptr) {
+      arrays.dresidual[offset] = to_element<S>(dz);
+    }
+    if (arrays.dx == nullptr) {
+      continue;
+    }
+    const T rstd = arrays.rstd[set];
+    const T by_dz = arrays.weight == nullptr ? rstd : rstd * arrays.weight[weight];
+    const T xhat = ((to_number(arrays.x[offset]) - arrays.mean[set]) - arrays.mean_low[set]) * rstd;
+    const auto of_set = problem.fixed_stats ? InputGradient<T>{} : gradients[set];
+    arrays.dx[offset] = to_element<S>(dx_of(problem.fixed_stats, dz, by_dz, xhat, of_set));
+  }
+}
+
+/// Writes the gradients of each weight, with one block for each.
+template <class S, class T = compute_t<S>>
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_weight_gradients(NormProblem problem, BackwardArrays<S> arrays) {
+  const BlockTeam team(shared_memory<double>());
+  for (int64_t weight = block(); weight < problem.affine.numel(); weight += blocks()) {
+    const WeightElements elements(problem, weight);
+    WideSums<T> sums;
+    for (int64_t i = team.rank(); i < elements.count(); i += team.size()) {
+      const Place place = elements.at(i);
+      const int64_t set = place.set(problem.shape);
+      const int64_t offset = place.offset(problem.shape);
+      const T dz = dz_of(arrays, offset, set, weight);
+      const T centred = (to_number(arrays.x[offset]) - arrays.mean[set]) - arrays.mean_low[set];
+      sums.add(dz, dz, centred * arrays.rstd[set]);
+    }
+    double dbias = sums.total_first;
+    double dweight = sums.total_second;
+    team.sum(dbias, dweight);
+    if (thread() == 0) {
+      store_weight_gradient(arrays, weight, dbias, dweight);
+    }
+  }
+}
+
+template <class S>
+void any_backward(const NormProblem& problem, const BackwardArrays<S>& arrays) {
+  using T = compute_t<S>;
+  const Stream stream = current_stream();
+  if (arrays.dx != nullptr || arrays.dresidual != nullptr) {
+    const bool sums = arrays.dx != nullptr && !problem.fixed_stats;
+    const DeviceBuffer<InputGradient<T>> gradients(sums ? problem.shape.sets() : 0);
+    if (sums) {
+      launch(blocks_of_sets(problem.shape.sets()), threads_of_set(problem.shape.set_size()), BlockTeam::kBytes, stream,
+             any_gradient_sums<S>, problem, arrays, gradients.data());
+    }
+    launch_loop(problem.shape.numel(), any_input_gradients<S>, problem, arrays, gradients.data());
+  }
+  if (arrays.dweight != nullptr || arrays.dbias != nullptr) {
+    launch(blocks_of_sets(problem.affine.numel()), threads_of_set(problem.shape.numel() / problem.affine.numel()),
+           BlockTeam::kBytes, stream, any_weight_gradients<S>, problem, arrays);
+  }
+}
+
+// --- bits of relu, and one number per channel -----------------------------------------------------------------------
 
 template <class S>
 NORMA_KERNEL void find_positive_bits(int64_t count, const S* y, uint8_t* bits) {
@@ -69,16 +275,7 @@ void dispatch_compute(DType dtype, F&& f) {
   dtype == DType::float64 ? f(double{}) : f(float{});
 }
 
-/// Launches a kernel that loops over `count`.
-template <class... Parameters, class... Arguments>
-void launch_loop(int64_t count, void (*kernel)(Parameters...), const Arguments&... arguments) {
-  if (count > 0) {
-    launch(blocks_for(count, kSimpleThreads), threads_for(count, kSimpleThreads), 0, current_stream(), kernel,
-           arguments...);
-  }
-}
-
-inline void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits) {
+void positive_bits(DType dtype, int64_t count, const void* y, uint8_t* bits) {
   dispatch_any_floating("normalize", dtype, [&](auto s) {
     using S = decltype(s);
     launch_loop(ceil_div(count, 8), find_positive_bits<S>, count, static_cast<const S*>(y), bits);
@@ -118,11 +315,11 @@ inline void renorm(DType dtype, int64_t count, const RenormCorrection& arrays) {
   });
 }
 
+// --- the table ------------------------------------------------------------------------------------------------------
+
 void norm_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays) {
   NormProblem rest = problem;
-  // Welford, two_pass and compensated take passes of their own; the kernels that follow find the stats fixed.
-  const bool textbook = !problem.fixed_stats && !problem.raw_sums() && problem.statistics != Statistics::stable;
-  if (textbook) {
+  if (problem.by_textbook()) {
     dispatch_any_floating("normalize", dtype, [&](auto s) {
       compute_any_statistics(problem, ForwardArrays<decltype(s)>(problem, arrays));
     });

@@ -204,11 +204,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
         of_row = of_row.lost ? scaled : of_row;
       }
       if (there && team.rank() == 0) {
-        store_set(problem, arrays, row, of_row);
-      }
-      if (!plain && problem.centring == Centring::deviation) {
-        of_row.mean = T(0);
-        of_row.mean_low = T(0);
+        store_set(arrays, row, of_row);
       }
     }
     if (arrays.y == nullptr) {
@@ -326,8 +322,6 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       team.sum(sum, sum_xhat);
       gradient = gradients.of<T>(static_cast<double>(rstd), static_cast<double>(sum), static_cast<double>(sum_xhat));
     }
-    const T centre = arrays.centre == nullptr ? mean : arrays.centre[row];
-    const T centre_low = arrays.centre == nullptr ? mean_low : arrays.centre_low[row];
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const int i = team.rank() + v * team.size();
@@ -339,7 +333,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       NORMA_UNROLL
       for (int j = 0; j < kWidth; ++j) {
         const T by_dz = rstd * dx[j];
-        const T xhat = ((x.numbers[v][j] - centre) - centre_low) * rstd;
+        const T xhat = ((x.numbers[v][j] - mean) - mean_low) * rstd;
         dx[j] = dx_of(problem.fixed_stats, dz.numbers[v][j], by_dz, xhat, gradient);
       }
       store<S, kWidth>(arrays.dx + at + i * kWidth, dx);

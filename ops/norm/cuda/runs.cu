@@ -1,4 +1,3 @@
-#include "ops/norm/cuda/any.h"
 #include "ops/norm/cuda/loops.h"
 
 #include <algorithm>
@@ -38,7 +37,7 @@ inline RunPlan plan_runs(const NormProblem& problem) {
   return plan;
 }
 
-/// The places where the runs of each set have left their sums: see finish.h.
+/// The places where the runs of each set have left their sums: see Parts in loops.h.
 struct RunParts {
   RunPlan plan;
 
@@ -215,14 +214,11 @@ template <class S, int width, bool shared, class T = compute_t<S>>
 NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays, const Place& place,
                             const InputGradient<T>& gradient) {
   const bool fixed = plan.of_runs.fixed_stats;
-  const int64_t set = place.set(plan.of_runs.shape);
   const int64_t base = place.offset(plan.of_runs.shape) * plan.length;
   ColumnConstants<T> constants[width];
   run_constants(plan, arrays, place, constants);
   const T rstd = constants[0].rstd;
   const T by_dz = rstd * constants[0].weight;
-  const T centre = arrays.centre == nullptr ? constants[0].mean : arrays.centre[set];
-  const T centre_low = arrays.centre == nullptr ? constants[0].mean_low : arrays.centre_low[set];
   for_each_vector<width, shared>(plan, base, [&](int64_t i, int begin, int end) {
     const int64_t at = base + i;
     T x[width];
@@ -237,7 +233,7 @@ NORMA_DEVICE void write_run(const RunPlan& plan, const BackwardArrays<S>& arrays
     }
     NORMA_UNROLL
     for (int j = 0; j < width; ++j) {
-      const T xhat = ((x[j] - centre) - centre_low) * rstd;
+      const T xhat = ((x[j] - constants[0].mean) - constants[0].mean_low) * rstd;
       dz[j] = dx_of(fixed, dz[j], by_dz, xhat, gradient);
     }
     store_part<S, width>(arrays.dx + at, dz, begin, end);
@@ -360,9 +356,8 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormPointers& a
         const DeviceBuffer<T> pivots(plan.runs);
         const DeviceBuffer<double> sums(2 * plan.runs);
         launch(blocks, kRunThreads, 0, stream, add_runs<S, width, shared>, plan, typed.x, pivots.data(), sums.data());
-        launch(blocks_for(kWarp * problem.shape.sets(), kRunThreads),
-               threads_for(kWarp * problem.shape.sets(), kRunThreads), 0, stream, finish_statistics<S, RunParts>,
-               problem, RunParts{plan}, typed, pivots.data(), sums.data());
+        launch_loop(kWarp * problem.shape.sets(), finish_statistics<S, RunParts>, problem, RunParts{plan}, typed,
+                    pivots.data(), sums.data());
       }
       if (typed.y != nullptr) {
         launch(blocks, kRunThreads, 0, stream, normalise_runs<S, width, shared>, plan, typed);
@@ -403,9 +398,10 @@ bool runs_backward(DType dtype, const NormProblem& problem, const NormPointers& 
         return;
       }
       if (sums.data() != nullptr) {
-        launch_finish_gradients(problem, sets_wanted ? problem.shape.sets() : 0,
-                                weights_wanted ? problem.affine.numel() : 0, RunParts{plan}, typed, sums.data(),
-                                gradients.data());
+        const int64_t sets = sets_wanted ? problem.shape.sets() : 0;
+        const int64_t weights = weights_wanted ? problem.affine.numel() : 0;
+        launch_loop(kWarp * (sets + weights), finish_gradients<S, RunParts>, problem, sets, weights, RunParts{plan},
+                    typed, sums.data(), gradients.data());
       }
       if (writes) {
         launch(blocks, kRunThreads, 0, stream, write_run_gradients<S, width, shared>, plan, typed, gradients.data());

@@ -1,8 +1,7 @@
+#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
 #include "core/tape.h"
-#include "ops/norm/checks.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/pointwise.h"
@@ -13,135 +12,11 @@
 #include <algorithm>
 #include <iterator>
 
+// Gradients composed of other ops. With create_graph, backward is an op of its own: its values come from the kernels,
+// its derivatives from the same gradients composed of differentiable ops. For Centring::deviation the values are
+// composed, too, of two norms that have kernels.
+
 namespace norma::norm_detail {
-
-namespace {
-
-/// norm_backward() by the definition. x must not be empty.
-Tensors reference_backward(const NormNode& node, const NormLayout& layout, const Tensor& dy, NeededGradients needs) {
-  OpScope::set_implementation("reference");
-  const Tensor& x = node.x;
-  const Sizes affine_sizes = sizes_along(x, node.spec.affine);
-  const bool masked = node.bits.defined();  // the bits stand for the sign of z + residual
-  const NormReference reference =
-      reference_of(layout, node.fixed_stats ? node.stats : Tensor{},
-                   {.spec = node.spec,
-                    .x = x,
-                    .weight = node.weight,
-                    .bias = node.bias,
-                    .dy = masked ? mask_by_bits(node, converted(dy, x.dtype())) : converted(dy, x.dtype()),
-                    .activation = masked ? Activation::identity : node.activation,
-                    .residual = node.residual});
-  const TensorOptions options{.dtype = DType::float64, .device = x.device()};
-  const auto like_x = [&](auto of) {
-    const Tensor result =
-        empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = x.dtype(), .device = x.device()});
-    copy_into(from_vector(reference.all(of), x.sizes(), options), result);
-    return result;
-  };
-  const auto like_weight = [&](auto of, DType dtype) {
-    std::vector<double> values;
-    for (int64_t w = 0; w < affine_sizes.numel(); ++w) {
-      values.push_back(static_cast<double>((reference.*of)(static_cast<size_t>(w))));
-    }
-    const Tensor result = empty(affine_sizes, {.dtype = dtype, .device = x.device()});
-    copy_into(from_vector(values, affine_sizes, options), result);
-    return result;
-  };
-  const DType weight_dtype = node.weight.defined() ? node.weight.dtype() : compute_dtype(x.dtype());
-  return {needs.x ? like_x(&NormReference::dx) : Tensor{},
-          needs.weight ? like_weight(&NormReference::dweight, weight_dtype) : Tensor{},
-          needs.bias ? like_weight(&NormReference::dbias, node.bias_dtype) : Tensor{},
-          !needs.residual                           ? Tensor{}
-          : node.activation == Activation::identity ? dy
-                                                    : like_x(&NormReference::dz)};
-}
-
-}  // namespace
-
-Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
-  const Tensor& x = node.x;
-  const DType dtype = compute_dtype(x.dtype());
-  const TensorOptions options{.dtype = dtype, .device = x.device()};
-  const TensorOptions x_options{.dtype = x.dtype(), .device = x.device()};
-  const Strides strides = preserved_strides(x.sizes(), x.strides());
-  const Sizes affine_sizes = sizes_along(x, node.spec.affine);
-  const DType weight_dtype = node.weight.defined() ? node.weight.dtype() : dtype;
-  const Tensor dx = needs.x ? empty_strided(x.sizes(), strides, x_options) : Tensor{};
-  const bool activated = node.activation != Activation::identity;
-  const Tensor dresidual = !needs.residual ? Tensor{} : activated ? empty_strided(x.sizes(), strides, x_options) : dy;
-  if (x.numel() == 0) {
-    return {dx, needs.weight ? zeros(affine_sizes, {.dtype = weight_dtype, .device = x.device()}) : Tensor{},
-            needs.bias ? zeros(affine_sizes, {.dtype = node.bias_dtype, .device = x.device()}) : Tensor{}, dresidual};
-  }
-  const NormLayout layout(x.sizes(), strides, node.spec, node.affine);
-  if (norm_reference()) {
-    return reference_backward(node, layout, dy, needs);
-  }
-  if (node.bits.defined() && !layout.view_in_order(dx.defined() ? dx : x).is_contiguous()) {
-    // The bits are in the order of memory, but the kernel would not be.
-    NormNode without_activation = node;
-    without_activation.activation = Activation::identity;
-    without_activation.bits = {};
-    return norm_backward(without_activation, mask_by_bits(node, dy), needs);
-  }
-  const auto weight_in_order = [&](const Tensor& weight) {
-    return weight.defined() ? layout.weight_in_order(converted(weight, dtype)) : Tensor{};
-  };
-  const auto weight_gradient = [&](bool wanted) {
-    return wanted ? empty({layout.affine().numel()}, options) : Tensor{};
-  };
-  const NormTensors in_order{.x = layout.in_order(x),
-                             .weight = weight_in_order(node.weight),
-                             .bias = weight_in_order(node.bias),
-                             .residual = node.residual.defined() ? layout.in_order(node.residual) : Tensor{},
-                             .stats = node.stats,
-                             .bits = node.bits,
-                             .activation = node.activation,
-                             .dy = layout.in_order(converted(dy, x.dtype())),
-                             .dx = needs.x ? layout.writable_in_order(dx) : Tensor{},
-                             .dweight = weight_gradient(needs.weight),
-                             .dbias = weight_gradient(needs.bias),
-                             .dresidual = activated && needs.residual ? layout.writable_in_order(dresidual) : Tensor{}};
-  OpScope::set_implementation(to_string(layout.walk()));
-  kernels::norm_kernels.at(node.op, x.device())
-      ->backward(x.dtype(), problem_of(layout, node.spec, node.fixed_stats), pointers_of(in_order));
-  if (needs.x) {
-    if (node.spec.centring == Centring::mean && !node.fixed_stats && layout.shape().set_size() == 1) {
-      // x - x depends on nothing, but its terms were rounded; a product leaves NaN as it is.
-      Tensor nothing = in_order.dx;
-      mul_(nothing, 0);
-    }
-    layout.copy_back(in_order.dx, dx);
-  }
-  if (in_order.dresidual.defined()) {
-    layout.copy_back(in_order.dresidual, dresidual);
-  }
-  return {dx, needs.weight ? converted(layout.weight_gradient(in_order.dweight, affine_sizes), weight_dtype) : Tensor{},
-          needs.bias ? converted(layout.weight_gradient(in_order.dbias, affine_sizes), node.bias_dtype) : Tensor{},
-          dresidual};
-}
-
-Tensor mask_by_bits(const NormNode& node, const Tensor& dy) {
-  const Tensor& x = node.x;
-  const Tensor dz =
-      empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = dy.dtype(), .device = x.device()});
-  Tensor in_order = dy;
-  if (dy.strides() != dz.strides()) {
-    copy_into(dy, dz);
-    in_order = dz;
-  }
-  kernels::norm_kernels.at(node.op, x.device())
-      ->mask_by_bits(dy.dtype(), dz.numel(), node.bits.device_pointer<uint8_t>(), in_order.device_pointer(),
-                     dz.device_pointer());
-  return dz;
-}
-
-// --- higher derivatives
-// -----------------------------------------------------------------------------------------------
-
-// Backward is an op of its own: its values come from the kernels, its derivatives from the same gradients composed of
-// differentiable ops.
 
 namespace {
 
@@ -184,23 +59,33 @@ Tensor constant_row(const NormNode& node, int64_t i) {
   return reshape(select(node.stats, 0, i), sizes);
 }
 
-/// A power of two for each set, about 1 / its deviation, in sizes that broadcast over the split tensor. A constant.
-Tensor scale_of_sets(const NormNode& node) {
+/// The row of rstd in the order of the sets in memory.
+Tensor rstd_row(const NormNode& node) {
+  const int64_t sets = node.stats.size(1);
+  return alias(node.stats, {sets}, {1}, kernels::kRstdRow * sets);
+}
+
+/// Numbers of the sets, in that order, as a constant in sizes that broadcast over the split tensor.
+Tensor over_split(const NormNode& node, const Tensor& of_sets) {
+  const NormLayout layout(node.x.sizes(), preserved_strides(node.x.sizes(), node.x.strides()), node.spec, node.affine);
   const Sizes sizes = sizes_of_sets(node.x.sizes(), node.spec);
   Sizes split_sizes = sizes;
   if (node.spec.groups > 1) {
     split_sizes.insert(2, 1);
   }
+  return alias(layout.per_set(of_sets, sizes), split_sizes, contiguous_strides(split_sizes), 0);
+}
+
+/// A power of two for each set, about 1 / its deviation.
+Tensor scale_of_sets(const NormNode& node) {
+  const Tensor rstd = rstd_row(node);
   if (node.x.numel() == 0) {
-    return ones(split_sizes, {.dtype = node.stats.dtype(), .device = node.x.device()});
+    return ones({}, {.dtype = node.stats.dtype(), .device = node.x.device()});
   }
-  const NormLayout layout(node.x.sizes(), preserved_strides(node.x.sizes(), node.x.strides()), node.spec, node.affine);
-  const int64_t sets = node.stats.size(1);
-  const Tensor rstd = alias(node.stats, {sets}, {1}, kernels::kRstdRow * sets);
   const Tensor scale = empty_like(rstd);
   kernels::norm_kernels.at(node.op, node.x.device())
-      ->power_of_two(node.x.dtype(), sets, rstd.device_pointer(), scale.device_pointer());
-  return alias(layout.per_set(scale, sizes), split_sizes, contiguous_strides(split_sizes), 0);
+      ->power_of_two(node.x.dtype(), rstd.numel(), rstd.device_pointer(), scale.device_pointer());
+  return over_split(node, scale);
 }
 
 /// The parts of a norm, over the tensor whose axis 1 is split into groups. With `scale` the squares stay in the range
@@ -318,9 +203,6 @@ Tensor composed_activation_backward(const NormNode& node, const Tensor& dy) {
   return dz;
 }
 
-/// The gradients depend on these: dy, x, weight, bias, residual.
-constexpr size_t kInputs = 5;
-
 /// Drops the undefined tensors, which cannot be outputs of an op.
 Tensors defined_only(const Tensors& tensors) {
   Tensors result;
@@ -338,6 +220,39 @@ Tensors composed_gradients(const NormNode& node, const Tensor& dy, NeededGradien
 
 }  // namespace
 
+// With a constant rstd it is a norm with fixed stats of mean 0, whose dx is dx' = rstd * g. Through rstd comes
+//   -(x - mean) * rstd * (rstd * sum of dx' * x over the set / (n - correction))
+Tensors deviation_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
+  const NoGradGuard guard;
+  const AutocastOff no_autocast;
+  const DType dtype = compute_dtype(node.x.dtype());
+  NormNode constant = node;
+  constant.fixed_stats = true;
+  // Numbers of 16 bits become wide, since their gradients are to be rounded once.
+  constant.x = converted(node.x, dtype);
+  constant.residual = node.residual.defined() ? converted(node.residual, dtype) : Tensor{};
+  Tensors gradients = norm_backward(constant, converted(dy, dtype), needs);
+  if (needs.x) {
+    const NormSpec& spec = node.spec;
+    const Sizes sizes = split(node.x.sizes(), spec.groups);
+    const Tensor x = reshape(constant.x, sizes);
+    const Tensor sums = sum(mul(reshape(gradients[0], sizes), x), split_axes(spec), {.keepdim = true});
+    const double count = static_cast<double>(x.numel()) / static_cast<double>(sums.numel());
+    const Tensor by_xhat =
+        mul(mul(sums, over_split(node, rstd_row(node))), 1 / (count - static_cast<double>(spec.correction)));
+    NormSpec centred = spec;
+    centred.affine = {};
+    centred.centring = Centring::mean;
+    const Tensor xhat = normalize(constant.x, centred);
+    sub_(gradients[0], reshape(mul(reshape(xhat, sizes), by_xhat), node.x.sizes()));
+    gradients[0] = converted(gradients[0], node.x.dtype());
+  }
+  if (needs.residual) {
+    gradients[3] = node.activation == Activation::identity ? dy : converted(gradients[3], node.x.dtype());
+  }
+  return gradients;
+}
+
 Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
   Tensors gradients;
   {
@@ -351,21 +266,17 @@ Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradi
     recorded.residual = false;
   }
   const Tensors inputs{dy, node.x, node.weight, node.bias, node.residual};
-  Tensors saved = inputs;
-  saved.push_back(node.stats);
-  saved.push_back(node.bits);
+  Tensors saved = kept(node);
+  saved.push_back(dy);
   NormNode without_tensors = node;
   static_cast<NormTensors&>(without_tensors) = {.activation = node.activation};
   record(node.op + "_backward", inputs, defined_only(gradients), saved,
-         [without_tensors, recorded](const Tensors& grad_outputs, const BackwardContext& c) -> Tensors {
-           Tensors in(kInputs);
-           for (size_t i = 0; i < kInputs; ++i) {
-             in[i] = c.saved(i);
-           }
-           NormNode again = without_tensors;
-           again.stats = c.saved(kInputs).detach();
-           const Tensor bits = c.saved(kInputs + 1);
-           again.bits = bits.defined() ? bits.detach() : bits;
+         [without_tensors, recorded, place_of_dy = saved.size() - 1](const Tensors& grad_outputs,
+                                                                     const BackwardContext& c) -> Tensors {
+           NormNode again = with_kept(without_tensors, c);
+           const Tensors in{c.saved(place_of_dy), again.x, again.weight, again.bias, again.residual};
+           again.stats = again.stats.detach();
+           again.bits = again.bits.defined() ? again.bits.detach() : again.bits;
            const auto composed = [&](const Tensors& places) {
              again.x = places[1];
              again.weight = places[2];
