@@ -1,7 +1,7 @@
-#include "lab/audit/audit.h"
+#include "lab/judge/audit.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "lab/audit/cases.h"
+#include "lab/judge/cases.h"
 #include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
@@ -17,15 +17,15 @@ namespace norma::cli {
 namespace {
 
 struct State {
-  lab::audit::AuditOptions audit;
+  lab::judge::AuditOptions audit;
   RunOptions running;
   std::string output;
 };
 
 int run(const State& state) {
   state.running.apply("audit");
-  lab::audit::AuditOptions options = state.audit;
-  lab::audit::check_options(options);
+  lab::judge::AuditOptions options = state.audit;
+  lab::judge::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
   const auto check_free = [&] {
     train::check_free("audit", folder, {"results.json", "results.csv", "costs.csv", "convolutions.csv", "table.txt"});
@@ -38,9 +38,9 @@ int run(const State& state) {
     options.progress = [](const std::string& text) { train::say("{}\n", text); };
   }
   const train::InterruptGuard guard;
-  const lab::audit::Audit audit = lab::audit::run_audit(options);
-  lab::audit::write_report(audit, lock);
-  train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", lab::audit::to_table(audit),
+  const lab::judge::Audit audit = lab::judge::run_audit(options);
+  lab::judge::write_report(audit, lock);
+  train::say("\n{}\n{} measurements in {:.0f} s; all of them: {}\n", lab::judge::to_table(audit),
              audit.measurements.size() + audit.layers.size() + audit.steps.size(), audit.seconds,
              (folder / "results.json").string());
   if (!audit.complete) {
@@ -53,7 +53,7 @@ int run(const State& state) {
 /// The cases and their descriptions, for the end of the help.
 std::string describe_cases() {
   std::string text = "Cases:\n";
-  for (const lab::audit::Case& c : lab::audit::all_cases()) {
+  for (const lab::judge::Case& c : lab::judge::all_cases()) {
     text += fmt::format("  {:<18}{}\n", c.name, c.description);
   }
   return text;
@@ -84,7 +84,7 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
         .default_str("all")
         .group("What is measured");
   };
-  add_list("--norm,--norms", state->audit.norms, fmt::format("{}", fmt::join(lab::audit::audited_names(), ", ")));
+  add_list("--norm,--norms", state->audit.norms, fmt::format("{}; group:G", fmt::join(lab::judge::norm_names(), ", ")));
   add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
   add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
   add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");

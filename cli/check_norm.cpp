@@ -1,4 +1,4 @@
-#include "lab/check_norm/check_norm.h"
+#include "lab/judge/check_norm.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "nn/norm/factory.h"

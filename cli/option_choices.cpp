@@ -1,7 +1,7 @@
 #include "cli/option_table.h"
-#include "lab/audit/audit.h"
-#include "lab/audit/cases.h"
 #include "lab/compare/study.h"
+#include "lab/judge/audit.h"
+#include "lab/judge/cases.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "models/state_dict_names.h"
 #include "nn/norm/factory.h"
@@ -38,7 +38,7 @@ const std::map<std::string, Names>& everywhere() {
       {"dynamics", dynamics_choices()},
       {"from", models::dialect_names()},  // of convert
       {"to", models::dialect_names()},
-      {"case", lab::audit::case_names()},
+      {"case", lab::judge::case_names()},
       {"like", nn::norm_names()},  // of check-norm
       {"format", {"contiguous", "channels_last"}},
       {"library", {"timm", "torchvision"}},  // of export
@@ -60,7 +60,7 @@ const std::map<std::string, Names>& everywhere() {
 
 Names option_choices(const std::string& command, const std::string& name) {
   if (name == "norm" && command == "audit") {
-    return lab::audit::audited_names();
+    return lab::judge::norm_names();
   }
   if (name == "format" && command == "export") {
     return {"onnx", "torch"};

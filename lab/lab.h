@@ -2,8 +2,8 @@
 
 // What a program needs to compare norms and to judge one: #include <norma/lab/lab.h>
 
-#include "lab/check_norm/check_norm.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
+#include "lab/judge/check_norm.h"
 #include "lab/report/report.h"
 #include "lab/telemetry/recorder.h"

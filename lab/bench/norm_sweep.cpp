@@ -63,16 +63,16 @@ bool wants(const SweepOptions& options, std::string_view shape) {
   return std::find(options.shapes.begin(), options.shapes.end(), shape) != options.shapes.end();
 }
 
-/// The counterparts of norms of images for rows or volumes: "layer" for layer2d, "rms" for rms2d.
-std::vector<std::string> counterparts(const SweepOptions& options, const std::vector<std::string>& of_images) {
-  std::vector<std::string> norms;
-  for (const std::string& name : of_images) {
+/// Those of `norms` that the sweep's norms name, whatever their options.
+std::vector<std::string> chosen_of(const SweepOptions& options, const std::vector<std::string>& norms) {
+  std::vector<std::string> chosen;
+  for (const std::string& name : norms) {
     if (std::any_of(options.norms.begin(), options.norms.end(),
                     [&](const std::string& norm) { return nn::parse_norm(norm).name == name; })) {
-      norms.push_back(name == "layer2d" ? "layer" : "rms");
+      chosen.push_back(name);
     }
   }
-  return norms;
+  return chosen;
 }
 
 /// The cases for every dtype; an image counts as too large if it is so in float32.
@@ -96,11 +96,11 @@ std::vector<Case> all_cases(const SweepOptions& options) {
     const std::vector<int64_t> quick = {128, 1024};
     const std::vector<int64_t> all = {128, 256, 384, 512, 640, 768, 896, 1024};
     for (const int64_t features : options.quick ? quick : all) {
-      cases.push_back({"rows", {kRows, features}, counterparts(options, {"layer2d", "rms2d"})});
+      cases.push_back({"rows", {kRows, features}, chosen_of(options, {"layer2d", "rms2d"})});
     }
   }
   if (wants(options, "volume") && !options.quick) {
-    cases.push_back({"volume", kVolume, counterparts(options, {"layer2d"})});
+    cases.push_back({"volume", kVolume, chosen_of(options, {"layer2d"})});
   }
   std::erase_if(cases, [](const Case& one) { return one.norms.empty(); });
   return cases;
@@ -129,7 +129,7 @@ std::shared_ptr<nn::Module> layer_for(const Case& c, const std::string& norm) {
   }
   Sizes last = c.sizes;
   last.erase(0);
-  if (norm == "rms") {
+  if (norm == "rms2d") {
     return std::make_shared<nn::RMSNorm>(last);
   }
   return std::make_shared<nn::LayerNorm>(last);
@@ -369,7 +369,7 @@ void check_options(const SweepOptions& options) {
   check_all("batch-sizes", options.batch_sizes, train::ranges::kSweepBatch);
   check_all("channels", options.channels, train::ranges::kChannels);
   check_all("img-sizes", options.image_sizes, train::ranges::kImageSize);
-  check(wants(options, "images") || !counterparts(options, {"layer2d", "rms2d"}).empty(), kOp,
+  check(wants(options, "images") || !chosen_of(options, {"layer2d", "rms2d"}).empty(), kOp,
         "shapes: expected images for these norms: rows and volume are for layer2d and rms2d");
   check(options.max_bytes >= 0, kOp, "max-mb: expected at least 0, got {}", options.max_bytes >> 20);
   check(!all_cases(options).empty(), kOp,

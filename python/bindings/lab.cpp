@@ -3,12 +3,13 @@
 #include "cli/program.h"
 #include "core/device.h"
 #include "core/parallel.h"
-#include "lab/check_norm/check_norm.h"
+#include "lab/judge/check_norm.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 
 #include <csignal>
 #include <cstdio>
+#include <map>
 
 namespace norma::python {
 
@@ -95,6 +96,16 @@ void add_lab(nb::module_& m) {
             return result;
           },
           "Name and text of each check that failed.")
+      .def_prop_ro(
+          "hard_inputs",
+          [](const lab::NormCheckReport& report) {
+            std::map<std::string, std::map<std::string, double>> result;
+            for (const lab::HardInput& input : report.hard_inputs) {
+              result[input.name] = input.steps;
+            }
+            return result;
+          },
+          "By the name of audit's input: the worst error of each result, in steps of float32.")
       .def("__repr__", [](const lab::NormCheckReport& report) { return report.norm + ":\n" + lab::to_text(report); })
       .def("__bool__", &lab::NormCheckReport::passed);
   m.def(

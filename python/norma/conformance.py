@@ -1,12 +1,12 @@
 """Whether a norm of any framework is right: python -m norma.conformance torch.nn.functional.group_norm
 
-Ordinary inputs and such as are hard for a norm, with results in extended precision, for any callable: of PyTorch, of
-JAX, of NumPy, or your own. A callable of your own takes (x, weight, bias, eps), for group norm also num_groups, as arrays
+Ordinary inputs and such as are hard for a norm, those of `norma audit`, with results in extended precision, for any
+callable: of PyTorch, of JAX, of NumPy, of Norma, or your own. A callable of your own takes (x, weight, bias, eps), for group norm also num_groups, as arrays
 of the framework; its gradients are asked of the framework. A class of torch modules is made with the channels (layer and
 rms: with x.shape[1:]) and eps.
 
-The last line is the verdict. The exit code is 1 where the formula is wrong on ordinary inputs; with --strict also where
-digits are lost on hard ones.
+The last line is the verdict. The exit code is 1 where the formula is wrong on ordinary inputs, or the callable raises;
+with --strict also where digits are lost on hard ones.
 """
 
 import argparse
@@ -26,7 +26,7 @@ NORMS = ["batch", "layer", "layer2d", "group", "instance", "rms", "rms2d"]
 RESULTS = ["output", "dx", "dweight", "dbias"]
 # The largest error, in steps of the dtype, that rounding of a careful implementation explains.
 LIMIT = 64
-STEPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+DTYPES = ["float64", "float32", "float16", "bfloat16"]
 
 # What is lost on inputs that are hard, by how the names of the cases begin. All others are ordinary.
 HARD = {"digits lost where the mean is large": ("offset_1e", "constant", "one_el", "rand_", "two_", "randn_"),
@@ -40,7 +40,7 @@ Call = Callable[..., Any]
 class Verdict:
     """What one input has shown."""
 
-    norm: str
+    norm: str  # a spec, as for every command of Norma: "group:4"
     case: str
     dtype: str
     layout: str
@@ -50,6 +50,10 @@ class Verdict:
     @property
     def passed(self) -> bool:
         return not self.findings
+
+    @property
+    def raised(self) -> bool:
+        return not self.errors
 
     @property
     def lost(self) -> str:
@@ -118,13 +122,31 @@ class Numpy:
         return norma.tensor(results[0]), [None if g is None else norma.tensor(g) for g in results[1:]]
 
 
-FRAMEWORKS: dict[str, Callable[[], Torch | Jax | Numpy]] = {"torch": Torch, "jax": Jax, "numpy": Numpy}
+class Norma:
+    """Tensors and gradients of Norma."""
+
+    def array(self, x: norma.Tensor) -> Any:
+        return x.detach().requires_grad_()
+
+    def arranged(self, x: Any, weight: Any, layout: str) -> tuple[Any, Any]:
+        return x, weight
+
+    def results(self, call: Call, arrays: list[Any], dy: norma.Tensor) -> tuple[norma.Tensor, list[Any]]:
+        output = call(*arrays)
+        if not output.requires_grad:
+            return output, [None] * len(arrays)
+        by_array = iter(norma.grad(output, [a for a in arrays if a is not None], dy))
+        return output.detach(), [None if a is None else next(by_array) for a in arrays]
+
+
+FRAMEWORKS: dict[str, Callable[[], Torch | Jax | Numpy | Norma]] = {
+    "torch": Torch, "jax": Jax, "numpy": Numpy, "norma": Norma}
 
 
 def _module_call(made: Callable[..., Any], norm: str, case: Any) -> Call:
     """A class of torch modules as a function of x, weight and bias."""
     shape = list(case.x.shape[1:])
-    sizes = {"layer": [shape], "rms": [shape], "group": [case.groups, shape[0]]}.get(norm, [shape[0]])
+    sizes = {"layer": [shape], "rms": [shape], "group": [case.groups, shape[0]]}.get(norm.split(":")[0], [shape[0]])
     affine = {"affine": True} if "affine" in inspect.signature(made).parameters else {}
     layer = made(*sizes, eps=case.eps, **affine)
 
@@ -135,15 +157,17 @@ def _module_call(made: Callable[..., Any], norm: str, case: Any) -> Call:
 
 
 def _call_of(function: Call, norm: str, name: str, case: Any) -> Call:
-    """How norms take their arguments: classes of modules, functions of torch.nn.functional by name, others."""
+    """How norms take their arguments: classes of modules, functions of torch.nn.functional and of Norma by name, others."""
     if inspect.isclass(function):
         return _module_call(function, norm, case)
     shape, eps = list(case.x.shape[1:]), case.eps
-    options = {"num_groups": case.groups} if norm == "group" else {}
+    options = {"num_groups": case.groups} if norm.startswith("group") else {}
     calls: dict[str, Call] = {
-        "group_norm": lambda x, w, b: function(x, case.groups, w, b, eps),
-        "layer_norm": lambda x, w, b: function(x, shape, w, b, eps),
-        "rms_norm": lambda x, w, b: function(x, shape, w, eps),
+        "group_norm": lambda x, w, b: function(x, case.groups, w, b, eps=eps),
+        "layer_norm": lambda x, w, b: function(x, shape, w, b, eps=eps),
+        "layer_norm_2d": lambda x, w, b: function(x, w, b, eps=eps),
+        "rms_norm": lambda x, w, b: function(x, shape, w, eps=eps),
+        "rms_norm_2d": lambda x, w, b: function(x, w, eps=eps),
         "instance_norm": lambda x, w, b: function(x, weight=w, bias=b, eps=eps),
         "batch_norm": lambda x, w, b: function(x, None, None, w, b, training=True, eps=eps)}
     return calls.get(name, lambda x, w, b, *dy: function(x, w, b, eps, *dy, **options))
@@ -191,9 +215,9 @@ def _findings(case: Any, output: norma.Tensor, gradients: list[Any], errors: dic
 def check(function: Call, norm: str, *, framework: str = "torch", name: str = "",
           dtypes: tuple[str, ...] = ("float32", "float64"), cases: tuple[str, ...] = (),
           num_groups: int = 4) -> Iterator[Verdict]:
-    """A verdict for each input of `norm`, a name of NORMS; of some `cases`, by name.
+    """A verdict for each input of `norm`, a name of NORMS or group:G; of some `cases`, by name.
 
-    `name` is that of a function of torch.nn.functional, whose arguments are known; "": the callable takes
+    `name` is that of a function of torch.nn.functional or Norma, whose arguments are known; "": the callable takes
     (x, weight, bias, eps), or is a class of torch modules.
     """
     arrays_of = FRAMEWORKS[framework]()
@@ -211,31 +235,36 @@ def check(function: Call, norm: str, *, framework: str = "torch", name: str = ""
                     output, gradients = arrays_of.results(call, [x, weight, bias], case.dy)
                 except Exception as error:  # noqa: BLE001  the callable is somebody's: what it raises is a finding
                     text = " ".join(str(error).split())
-                    yield Verdict(norm, case.name, dtype, layout, {}, [f"raises {type(error).__name__}: {text}"])
+                    yield Verdict(case.norm, case.name, dtype, layout, {}, [f"raises {type(error).__name__}: {text}"])
                     continue
                 zero = norma.zeros_like
                 filled: list[Any] = [g if g is not None else zero(t) if t is not None else None
                                      for g, t in zip(gradients, [case.x, case.weight, case.bias], strict=True)]
-                errors = {k: e / STEPS[dtype] for k, e in case.errors(output, *filled).items()}
-                yield Verdict(norm, case.name, dtype, layout, errors, _findings(case, output, gradients, errors))
+                errors = case.errors(output, *filled)
+                yield Verdict(case.norm, case.name, dtype, layout, errors, _findings(case, output, gradients, errors))
 
 
 def verdict_of(verdicts: list[Verdict]) -> tuple[bool, str]:
-    """Whether the formula is right on ordinary inputs, and a line that says so and what is lost on the others."""
+    """Whether the formula is right on ordinary inputs and nothing raises, and a line that says so and what is lost."""
     def names(some: list[Verdict]) -> str:
         return ", ".join(dict.fromkeys(v.case for v in some))
 
-    failed = [v for v in verdicts if not v.passed]
+    raised = [v for v in verdicts if v.raised]
+    failed = [v for v in verdicts if not v.passed and not v.raised]
     wrong = [v for v in failed if not v.lost]
     texts = [f"{text}: {names([v for v in failed if v.lost == text])}" for text in HARD
              if any(v.lost == text for v in failed)]
+    texts += [f"{finding}: {names([v for v in raised if finding in v.findings])}"
+              for finding in dict.fromkeys(f for v in raised for f in v.findings)]
     formula = "formula right on ordinary inputs"
     if wrong:
         named = [f for v in wrong for f in v.findings if " is off by " not in f] or wrong[0].findings
         formula = f"formula WRONG on ordinary inputs ({names(wrong)}): {'; '.join(dict.fromkeys(named))}"
     elif all(v.lost for v in verdicts):
         formula = "no ordinary input was tried"
-    return not wrong, "; ".join([formula, *texts])
+    elif any(v.raised and not v.lost for v in verdicts):
+        formula = "formula not judged on all ordinary inputs"
+    return not wrong and not raised, "; ".join([formula, *texts])
 
 
 def save_cases(norm: str, dtype: str, filename: str) -> None:
@@ -259,7 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
                                      epilog=f"the cases:\n{known_cases}",
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("callable", nargs="?", help="module.function, or module.Class")
-    parser.add_argument("--norm", choices=NORMS, help="default: by the function's name")
+    parser.add_argument("--norm", metavar="NORM", help=f"{', '.join(NORMS)} or group:G; default: by the function's name")
     parser.add_argument("--framework", choices=list(FRAMEWORKS), help="default: by the module's name, else torch")
     parser.add_argument("--dtypes", default="float32,float64")
     parser.add_argument("--cases", help="some of those below; default: all")
@@ -269,8 +298,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--save", metavar="FILE", help="write the cases of --norm in the first of --dtypes, and end")
     options = parser.parse_args(arguments)
     dtypes = tuple(options.dtypes.split(","))
-    if unknown := [d for d in dtypes if d not in STEPS]:
-        parser.error(f"--dtypes: expected some of {', '.join(STEPS)}, got {unknown[0]}")
+    if unknown := [d for d in dtypes if d not in DTYPES]:
+        parser.error(f"--dtypes: expected some of {', '.join(DTYPES)}, got {unknown[0]}")
     if options.save:
         if not options.norm:
             parser.error("--save: expected --norm beside it")
@@ -283,11 +312,12 @@ def main(arguments: list[str] | None = None) -> int:
     function = getattr(importlib.import_module(module), name)
     stem = name.lower().replace("_", "").replace("norm", "")
     norm = options.norm or next((n for n in sorted(NORMS, key=len, reverse=True) if stem.startswith(n)), "")
-    if not norm:
-        parser.error(f"{name}: say which norm it is: --norm {'|'.join(NORMS)}")
+    if norm not in NORMS and not norm.startswith("group:"):
+        parser.error(f"--norm: expected one of {', '.join(NORMS)}, group:G, got {norm}" if norm else
+                     f"{name}: say which norm it is: --norm {'|'.join(NORMS)}")
     top = module.split(".")[0]
     framework = options.framework or (top if top in FRAMEWORKS else "jax" if top == "flax" else "torch")
-    known = name if module == "torch.nn.functional" else ""
+    known = name if module in ("torch.nn.functional", "norma") else ""
     try:
         verdicts = list(check(function, norm, framework=framework, name=known, dtypes=dtypes,
                               cases=tuple(options.cases.split(",")) if options.cases else (),

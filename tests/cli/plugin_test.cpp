@@ -381,6 +381,14 @@ TEST_CASE("norma train, compare, check-norm: whatever a plug-in throws, and exit
   const Outcome compared = run("compare --models convnext_atto --norms number,batch --output c");
   CHECK(compared.code == 2);
   CHECK_MESSAGE(compared.err.find(number) != std::string::npos, compared.err);
+  const Outcome backward = run("compare --models convnext_atto --norms backward,batch --output b");
+  CHECK(backward.code == 1);
+  const std::string reason = "odd: backward: it threw something that is no std::exception";
+  CHECK_MESSAGE(backward.out.find("failed: " + reason) != std::string::npos, backward.out, backward.err);
+  const auto cells = test::parse_json(read_file(folder / "b/results.json"))["cells"];
+  REQUIRE(cells.size() == 2);
+  CHECK(cells[0]["state"] == "failed");
+  CHECK(cells[1]["state"] == "finished");
   const Outcome checked =
       run_norma(folder.path(), "check-norm --norms number --quick --threads 1 --quiet --plugin " + plugin("odd"));
   CHECK(checked.code == 1);

@@ -1,4 +1,4 @@
-#include "lab/check_norm/check_norm.h"
+#include "lab/judge/check_norm.h"
 
 #include "built_in_norm_names.h"
 #include "core/error.h"

@@ -80,9 +80,9 @@ TEST_CASE("bench-norms: bfloat16 moves half the bytes, rows have layer norm for 
   REQUIRE(sweep.rows.size() == 8 + 8);  // images in two formats; 128 and 1024 features; both with two norms
   CHECK(sweep.rows[0].x_bytes == 2.0 * 2 * 64 * 49);
   CHECK(sweep.rows[8].shape == "rows");
-  CHECK(sweep.rows[8].norm == "layer");
+  CHECK(sweep.rows[8].norm == "layer2d");
   CHECK(sweep.rows[8].sizes == Sizes{2048, 128});
-  CHECK(sweep.rows[10].norm == "rms");
+  CHECK(sweep.rows[10].norm == "rms2d");
 }
 
 TEST_CASE("bench-norms: what is chosen is measured, and nothing else") {

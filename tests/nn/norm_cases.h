@@ -4,7 +4,7 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
-#include "ops/composed_definitions.h"
+#include "ops/formula_values.h"
 #include "ops/norm_reference.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -320,36 +320,47 @@ inline void insert(NormValues& values, const ReferenceNorm& norm) {
       {{"y", norm.y}, {"dx", norm.dx}, {"dweight", norm.dweight}, {"dbias", norm.dbias}, {"terms", norm.terms}});
 }
 
-/// definition() of what composed_definitions.h has. Where a formula has two branches, x must meet both.
-inline NormValues composed_definition(const NormCase& c, const NormInputs& in) {
-  if (is_convolution(c)) {
-    return std_conv_definition(in.x, in.dy, in.weight, in.bias, in.own, convolution_of(c), kScaledGamma, c.eps);
-  }
-  const ComposedInputs inputs(in.x, in.dy, in.weight, in.bias, c.axis);
-  const auto values = [](const Tensor& x) { return x.defined() ? x.to_vector<double>() : std::vector<double>(); };
-  BranchEdge edge{.below = true, .above = true};
-  NormValues result;
+/// The formula of a composed norm, or of local response norm, for the statistics of `in`.
+inline formula::Formula formula_of(const NormCase& c, const NormInputs& in) {
   if (c.kind == "response") {
-    return local_response_definition(inputs, c.window, c.response.alpha, c.response.beta, c.response.k);
+    return formula::local_response_norm(c.window, c.response);
   }
   if (c.kind == "evonorm_b0") {
-    edge = {};
-    result = evonorm_b0_definition(inputs, values(in.own), c.eps, values(in.running_var), c.training,
-                                   c.momentum.value_or(0), edge);
-  } else if (c.kind == "evonorm_s0") {
-    return evonorm_s0_definition(inputs, values(in.own), static_cast<size_t>(c.groups), c.eps);
-  } else if (c.kind == "frn") {
-    edge = {.below = !c.threshold, .above = !c.threshold};
-    result = frn_definition(inputs, values(in.own), c.eps, edge);
-  } else if (c.kind == "grn") {
-    return grn_definition(inputs, c.eps);
-  } else {
-    return dyt_definition(inputs, values(in.own)[0]);
+    const bool uses_running = !c.training && in.running_var.defined();
+    return formula::evo_norm_b0(uses_running ? in.running_var.to_vector<double>() : std::vector<double>());
   }
-  CAPTURE(to_string(c));
-  CHECK(edge.below);
-  CHECK(edge.above);
-  CHECK(edge.nearest > 1e-6);
+  return c.kind == "evonorm_s0" ? formula::evo_norm_s0(c.groups)
+         : c.kind == "frn"      ? formula::filter_response_norm()
+         : c.kind == "grn"      ? formula::global_response_norm()
+                                : formula::dynamic_tanh();
+}
+
+/// definition() of what has a formula of its own. Where a formula has two branches, x must meet both.
+inline NormValues composed_definition(const NormCase& c, const NormInputs& in) {
+  if (is_convolution(c)) {
+    return std_conv_values(in.x, in.dy, in.weight, in.bias, in.own, convolution_of(c),
+                           in.own.defined() ? std::optional(kScaledGamma) : std::nullopt, c.eps);
+  }
+  formula::BranchEdge edge;
+  const NamedParameters parameters{{"weight", in.weight}, {"bias", in.bias}, {own_parameter(c), in.own}};
+  NormValues result = values_of(formula_of(c, in), in.x, in.dy, parameters, c.eps, c.axis, &edge);
+  if (c.kind == "evonorm_b0" || (c.kind == "frn" && c.threshold)) {
+    CAPTURE(to_string(c));
+    CHECK(edge.below);
+    CHECK(edge.above);
+    CHECK(edge.nearest > 1e-6);
+  }
+  if (in.running_var.defined()) {
+    const auto in_channel = static_cast<double>(in.x.numel() / in.x.size(1));
+    const ReferenceNorm of_channels = reference_norm(in.x, spec_of({.kind = "batch", .sizes = c.sizes}));
+    std::vector<double> now = in.running_var.to_vector<double>();
+    for (size_t channel = 0; channel < now.size() && c.training; ++channel) {
+      const size_t element = channel * static_cast<size_t>(in.x.numel() / in.x.size(0) / in.x.size(1));
+      const double unbiased = of_channels.var[element] * in_channel / (in_channel - 1);
+      now[channel] += c.momentum.value_or(0) * (unbiased - now[channel]);
+    }
+    result["running_var"] = now;
+  }
   return result;
 }
 

@@ -17,8 +17,7 @@ using namespace norma::test;
 namespace {
 
 std::vector<double> local_response(const Tensor& x, int64_t window, const LocalResponseNormOptions& options) {
-  const ComposedInputs inputs(x, zeros_like(x), {}, {});
-  return local_response_definition(inputs, window, options.alpha, options.beta, options.k).at("y");
+  return output_of(formula::local_response_norm(window, options), x, {}, /* eps= */ 0);
 }
 
 }  // namespace
@@ -26,14 +25,12 @@ std::vector<double> local_response(const Tensor& x, int64_t window, const LocalR
 TEST_CASE("evo norms: every kind of statistics, by the formulas") {
   const Tensor x = random_tensor({2, 6, 4, 5}, 1);
   const Tensor v = random_tensor({6}, 2);
-  const ComposedInputs inputs(x, zeros_like(x), {}, {});
-  BranchEdge edge;
-  const NormValues of_batch = evonorm_b0_definition(inputs, v.to_vector<double>(), 1e-3, {}, true, 0, edge);
-  const NormValues of_groups = evonorm_s0_definition(inputs, v.to_vector<double>(), 3, 1e-5);
+  const std::vector<double> of_batch = output_of(formula::evo_norm_b0(), x, {{"v", v}}, 1e-3);
+  const std::vector<double> of_groups = output_of(formula::evo_norm_s0(3), x, {{"v", v}}, 1e-5);
   for (const Statistics statistics : all_statistics()) {
     CAPTURE(to_string(statistics));
-    CHECK(distance_to(evo_norm_b0(x, {}, v, {}, {}, {.statistics = statistics}), of_batch.at("y")) <= 1e-13);
-    CHECK(distance_to(evo_norm_s0(x, 3, v, {}, {}, {.statistics = statistics}), of_groups.at("y")) <= 1e-13);
+    CHECK(distance_to(evo_norm_b0(x, {}, v, {}, {}, {.statistics = statistics}), of_batch) <= 1e-13);
+    CHECK(distance_to(evo_norm_s0(x, 3, v, {}, {}, {.statistics = statistics}), of_groups) <= 1e-13);
   }
   CHECK(max_difference(evo_norm_b0(x, {}, v, {}, {}, {.training = false}), evo_norm_b0(x, {}, v)) == 0);
 }
@@ -350,8 +347,9 @@ TEST_CASE("dynamic_tanh: values by the definition, weight along any axis") {
         CAPTURE(axis);
         CAPTURE(to_string(layout));
         const Tensor x = in_layout(random_tensor(sizes, 1), layout);
-        const NormValues expected = dyt_definition(ComposedInputs(x, zeros_like(x), weight, bias, axis), 0.7);
-        CHECK(distance_to(dynamic_tanh(x, alpha, weight, bias, {.axis = axis}), expected.at("y")) <= 1e-15);
+        const std::vector<double> expected = output_of(
+            formula::dynamic_tanh(), x, {{"alpha", alpha}, {"weight", weight}, {"bias", bias}}, /* eps= */ 0, axis);
+        CHECK(distance_to(dynamic_tanh(x, alpha, weight, bias, {.axis = axis}), expected) <= 1e-15);
       }
     }
   }
@@ -387,8 +385,9 @@ TEST_CASE("dynamic_erf: values by the definition, weight along any axis") {
         CAPTURE(axis);
         CAPTURE(to_string(layout));
         const Tensor x = in_layout(random_tensor(sizes, 1), layout);
-        const NormValues expected = derf_definition(ComposedInputs(x, zeros_like(x), weight, bias, axis), 0.7, -0.4);
-        CHECK(distance_to(dynamic_erf(x, alpha, shift, weight, bias, {.axis = axis}), expected.at("y")) <= 1e-15);
+        const NamedParameters parameters{{"alpha", alpha}, {"shift", shift}, {"weight", weight}, {"bias", bias}};
+        const std::vector<double> expected = output_of(formula::dynamic_erf(), x, parameters, /* eps= */ 0, axis);
+        CHECK(distance_to(dynamic_erf(x, alpha, shift, weight, bias, {.axis = axis}), expected) <= 1e-15);
       }
     }
   }
@@ -420,15 +419,10 @@ TEST_CASE("seed_norm: values by the definition along any axis, and at its start 
         CAPTURE(axis);
         CAPTURE(to_string(layout));
         const Tensor x = in_layout(random_tensor(sizes, 1), layout);
-        Sizes rows{1, sizes[axis], 1};  // (before the axis, the axis, behind it)
-        for (int64_t i = 0; i < sizes.size(); ++i) {
-          rows[i < axis ? 0 : 2] *= i == axis ? 1 : sizes[i];
-        }
-        const Tensor flat = reshape(contiguous(x), rows);
-        const NormValues expected = seed_norm_definition(ComposedInputs(flat, zeros_like(flat), weight, {}),
-                                                         alpha.to_vector<double>(), beta.to_vector<double>(), 0.1);
+        const std::vector<double> expected =
+            output_of(formula::seed_norm(), x, {{"weight", weight}, {"alpha", alpha}, {"beta", beta}}, 0.1, axis);
         const Tensor y = seed_norm(x, weight, alpha, beta, {.eps = 0.1, .axis = axis});
-        CHECK(distance_to(y, expected.at("y")) <= 1e-14);
+        CHECK(distance_to(y, expected) <= 1e-14);
       }
     }
   }

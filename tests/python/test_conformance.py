@@ -108,6 +108,11 @@ def test_choice_of_cases_and_groups(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         conformance.main(["test_conformance.group_norm", "--framework", "numpy", "--cases", "offset_2"])
     assert "unknown case 'offset_2'; did you mean" in capsys.readouterr().err
+    eight = list(conformance.check(group_norm, "group:8", framework="numpy", dtypes=("float64",), cases=("offset_0",)))
+    assert [v.norm for v in eight] == ["group:8"] and eight[0].passed
+    with pytest.raises(SystemExit):
+        conformance.main(["test_conformance.group_norm", "--norm", "grp"])
+    assert "--norm: expected one of batch, layer, layer2d, group," in capsys.readouterr().err
     with pytest.raises(SystemExit):
         conformance.main(["--help"])
     assert "\n  underflow          N(0, 1) times 1e-25, eps 0: the squares" in capsys.readouterr().out
@@ -121,6 +126,57 @@ def test_what_is_the_same_for_all_inputs_is_one_line(capsys: pytest.CaptureFixtu
     code = conformance.main([f"{__name__}.raising", "--norm", "layer", "--framework", "numpy"])
     assert capsys.readouterr().out == f"{__name__}.raising raises ValueError: no such thing (all 35 inputs)\n"
     assert code == 1
+
+
+@np.errstate(all="ignore")
+def raising_on_constants(x: Any, weight: Any, bias: Any, eps: float, dy: Any, num_groups: int) -> Any:
+    if np.ptp(x) == 0 or x.std() < 1e-3 < abs(x).max():
+        raise ValueError("no deviation")
+    return group_norm(x, weight, bias, eps, dy, num_groups)
+
+
+def test_what_raises_on_hard_inputs_has_lost_no_digits(capsys: pytest.CaptureFixture[str]) -> None:
+    call = [f"{__name__}.raising_on_constants", "--norm", "group", "--framework", "numpy", "--dtypes", "float64"]
+    assert conformance.main([*call, "--cases", "offset_0,constant_1e10"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "formula right on ordinary inputs; raises ValueError: no deviation: constant_1e10")
+    assert conformance.main([*call, "--cases", "constant_1e10"]) == 1
+    assert capsys.readouterr().out.endswith("raises ValueError: no deviation (all 1 inputs)\n")
+
+
+def test_audit_check_norm_and_conformance_say_the_same(tmp_path: Path) -> None:
+    def batch_norm(x: Any, w: Any, b: Any, eps: float) -> Any:
+        return norma.batch_norm(x, None, None, w, b, eps=eps)
+
+    def rms_norm_2d(x: Any, w: Any, _: Any, eps: float) -> Any:
+        return norma.rms_norm_2d(x, w, eps=eps)
+
+    def layer_norm_2d(x: Any, w: Any, b: Any, eps: float) -> Any:
+        return norma.layer_norm_2d(x, w, b, eps=eps)
+
+    def four_groups(x: Any, w: Any, b: Any, eps: float, num_groups: int) -> Any:
+        return norma.group_norm(x, num_groups, w, b, eps=eps)
+
+    functions: dict[str, conformance.Call] = {
+        "layer2d": layer_norm_2d, "rms2d": rms_norm_2d, "group:4": four_groups, "batch": batch_norm}
+    options = "--statistics stable --dtypes float32 --quick --quiet"
+    norma.run("audit", *f"--norms {','.join(functions)} {options} --output {tmp_path}/audit".split())
+    measured: dict[str, dict[str, dict[str, float]]] = {norm: {} for norm in functions}
+    for m in json.loads((tmp_path / "audit" / "results.json").read_text())["measurements"]:
+        errors = {k: m[k]["worst"] * 2**23 for k in conformance.RESULTS if k in m}
+        measured[m["norm"]][m["case"]] = errors
+    for norm, function in functions.items():
+        checked = norma.check_norm(norm, quick=True).hard_inputs
+        judged = {v.case: v for v in conformance.check(function, norm, framework="norma", dtypes=("float32",))}
+        assert {v.norm for v in judged.values()} == {norm}
+        assert list(measured[norm]) == list(judged) and set(checked) == set(judged)
+        for case, verdict in judged.items():
+            assert verdict.errors == checked[case] == measured[norm][case], (norm, case)
+
+
+def test_functions_of_norma_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ["group_norm", "layer_norm", "layer_norm_2d", "rms_norm", "rms_norm_2d", "instance_norm", "batch_norm"]:
+        assert conformance.main([f"norma.{name}", "--strict"]) == 0, capsys.readouterr().out
 
 
 def test_exit_code(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
-// Norms that throw what is no std::exception, a text of 10,000 letters, or end the program.
+// Norms that throw what is no std::exception, also in their backward pass, a text of 10,000 letters, or end the
+// program.
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <cstdlib>
 #include <memory>
@@ -18,6 +20,10 @@ class Odd final : public nn::Module {
     if (what_ == 'n') {
       throw 42;
     }
+    if (what_ == 'b') {
+      return record("odd", {x}, x * 2.0, {},
+                    [](const Tensor& /*dy*/, const BackwardContext& /*context*/) -> Tensors { throw 42; });
+    }
     if (what_ == 't') {
       throw std::runtime_error(std::string(10'000, 'x'));
     }
@@ -33,7 +39,7 @@ class Odd final : public nn::Module {
 }  // namespace
 
 NORMA_PLUGIN {
-  for (const auto& [name, what] : {std::pair("number", 'n'), {"text", 't'}, {"exits", 'e'}}) {
+  for (const auto& [name, what] : {std::pair("number", 'n'), {"text", 't'}, {"exits", 'e'}, {"backward", 'b'}}) {
     nn::register_norm(name, [what = what](int64_t) { return std::make_shared<Odd>(what); });
   }
   nn::register_norm("made", [](int64_t) -> std::shared_ptr<nn::Module> { throw 7; });

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 /// The errors of one implementation of 3x3 convolutions in float32, as root mean square over that of the same in
 /// float64.
@@ -43,4 +43,4 @@ std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<voi
 /// Throws Error if the default device has no convolutions by Winograd's transforms. CUDA has none.
 void check_convolutions();
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

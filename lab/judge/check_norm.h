@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,9 +23,17 @@ struct NormCheck {
   std::string text;  ///< the fault, or the figure found
 };
 
+/// What float32 makes of one of the hard inputs of `norma audit`.
+struct HardInput {
+  std::string name;                     ///< "offset_1e4"
+  std::map<std::string, double> steps;  ///< the worst error of output, dx, dweight, dbias: as audit's table has it
+};
+
 struct NormCheckReport {
   std::string norm;
   std::vector<NormCheck> checks;
+  std::vector<HardInput> hard_inputs =
+      {};  ///< of the check of exactness; empty for a norm, or parameters, that audit has not
 
   /// True iff none has failed.
   [[nodiscard]] bool passed() const;

@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "core/gradcheck.h"
 #include "core/tape.h"
-#include "lab/check_norm/subject.h"
+#include "lab/judge/subject.h"
 
 #include <fmt/format.h>
 

@@ -1,14 +1,14 @@
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/factory.h"
-#include "lab/audit/audit.h"
+#include "lab/judge/audit.h"
 #include "ops/norm/norm.h"
 #include "session/step_times.h"
 
 #include <array>
 #include <chrono>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 namespace {
 
@@ -78,4 +78,4 @@ std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& stat
   return costs;
 }
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

@@ -2,7 +2,7 @@
 #include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "lab/check_norm/subject.h"
+#include "lab/judge/subject.h"
 #include "nn/norm/factory.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

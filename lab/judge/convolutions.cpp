@@ -1,4 +1,4 @@
-#include "lab/audit/convolutions.h"
+#include "lab/judge/convolutions.h"
 
 #include "core/copy.h"
 #include "core/error.h"
@@ -19,7 +19,7 @@
 #include <iterator>
 #include <span>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 namespace {
 
@@ -191,4 +191,4 @@ std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<voi
   return found;
 }
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

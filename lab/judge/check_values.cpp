@@ -3,7 +3,10 @@
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "core/tape.h"
-#include "lab/check_norm/subject.h"
+#include "lab/judge/cases.h"
+#include "lab/judge/norms.h"
+#include "lab/judge/subject.h"
+#include "lab/judge/truth.h"
 #include "ops/pointwise/pointwise.h"
 
 #include <fmt/format.h>
@@ -11,22 +14,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <vector>
 
 namespace norma::lab {
 
 namespace {
 
 constexpr MemoryFormat kFormats[] = {MemoryFormat::contiguous, MemoryFormat::channels_last};
-
-/// The distance of a dtype's numbers between 1 and 2.
-double epsilon_of(DType dtype) {
-  switch (dtype) {
-    case DType::bfloat16: return 0x1p-7;
-    case DType::float16: return 0x1p-10;
-    case DType::float32: return 0x1p-23;
-    default: return 0x1p-52;
-  }
-}
 
 bool same_bits(const Tensor& a, const Tensor& b) {
   return a.sizes() == b.sizes() && a.to_vector<double>() == b.to_vector<double>();
@@ -77,13 +72,53 @@ void check_dtype(const Subject& subject, const Sizes& sizes, DType dtype, DType 
   const Results results = apply_norm(subject, x, parameters);
   const std::string what = fmt::format("{}, input {}", to_string(dtype), to_string(sizes));
   const double of_y = largest_difference(results.y, exact.y) / std::max(1.0, largest(exact.y));
-  const double most = 8 * epsilon_of(dtype);
+  const double most = 8 * judge::step_of(dtype);
   check(of_y <= most, what, "expected an output within {:.1e} of float64's, got {:.1e} (parameters {})", most, of_y,
         to_string(parameters));
   const double of_dx = mean_difference(results.dx, exact.dx);
   check(of_dx <= 2 * most, what,
         "expected a gradient of x within {:.1e} of float64's in the mean, got {:.1e} (parameters {})", 2 * most, of_dx,
         to_string(parameters));
+}
+
+/// Whether the layer has audit's parameters: one that somebody registered under a known name may have others.
+bool has_parameters(const Subject& subject, const judge::Inputs& inputs) {
+  const nn::NamedTensors own = nn::make_norm(subject.choice, inputs.x.size(1))->named_parameters();
+  return own.size() == inputs.parameters.size() && std::ranges::all_of(inputs.parameters, [&](const auto& wanted) {
+           return std::ranges::any_of(own, [&](const auto& one) {
+             return one.first == wanted.first && one.second.sizes() == wanted.second.sizes();
+           });
+         });
+}
+
+/// The errors of a norm that audit has, on audit's inputs.
+std::vector<HardInput> on_hard_inputs(const Subject& subject) {
+  std::vector<HardInput> found;
+  const std::optional<judge::Norm> norm = judge::find_norm(nn::to_string(subject.choice));
+  for (const judge::Case& one : norm ? judge::all_cases() : std::vector<judge::Case>()) {
+    if (why_not_taken(one, *norm).empty() && why_not_held(one, DType::float32).empty()) {
+      const judge::Inputs inputs = make_inputs(one, *norm, DType::float32, /* quick= */ true);
+      if (!has_parameters(subject, inputs)) {
+        return {};
+      }
+      const judge::Results results = apply(*norm, inputs, Statistics::stable, judge::Layout::contiguous);
+      found.push_back({one.name, worst_in_steps(judge::Truth(*norm, inputs).accuracy(results), DType::float32)});
+    }
+  }
+  return found;
+}
+
+/// "; audit's inputs: output within 4.3 steps of float32 (offset_1e2), dx within 2.6e+04 (offset_1e6)", or "".
+std::string worst_of(const std::vector<HardInput>& inputs) {
+  std::string text;
+  for (const char* result : {"output", "dx"}) {
+    const auto worst = std::ranges::max_element(inputs, {}, [&](const HardInput& one) { return one.steps.at(result); });
+    if (worst != inputs.end()) {
+      text += fmt::format("{} {} within {:.2g}{} ({})", text.empty() ? "; audit's inputs:" : ",", result,
+                          worst->steps.at(result), text.empty() ? " steps of float32" : "", worst->name);
+    }
+  }
+  return text;
 }
 
 }  // namespace
@@ -245,7 +280,9 @@ Finding check_exactness(const Subject& subject) {
   check(of_dx <= kMostOfGradient, "mean 1e4, deviation 1",
         "expected a gradient of x within {:.0e} of float64's in the mean, got {:.1e}", kMostOfGradient, of_dx);
   apply_norm(subject, full(sizes, 3));  // throws unless it is finite
-  return {CheckOutcome::passed, fmt::format("mean 1e4, deviation 1: {:.0e} from float64", far)};
+  const std::vector<HardInput> inputs = on_hard_inputs(subject);
+  return {CheckOutcome::passed, fmt::format("mean 1e4, deviation 1: {:.0e} from float64{}", far, worst_of(inputs)),
+          inputs};
 }
 
 Finding check_repeatability(const Subject& subject) {

@@ -1,10 +1,8 @@
-#include "lab/audit/audit.h"
+#include "lab/judge/audit.h"
 
 #include "core/error.h"
 #include "core/nearest_name.h"
-#include "core/tape.h"
-#include "lab/audit/cases.h"
-#include "nn/norm/factory.h"
+#include "lab/judge/cases.h"
 #include "session/interrupt.h"
 
 #include <fmt/format.h>
@@ -12,7 +10,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 namespace {
 
@@ -41,7 +39,7 @@ std::vector<std::string> chosen(std::string_view argument, std::string_view kind
 
 /// The norms, cases and dtypes to measure.
 struct Plan {
-  std::vector<std::string> norms;
+  std::vector<Norm> norms;
   std::vector<Statistics> statistics;
   std::vector<DType> dtypes;
   std::vector<const Case*> cases;
@@ -57,13 +55,15 @@ Plan plan_of(const AuditOptions& options) {
       return plan;
     }
   }
-  const std::vector<std::string> known = audited_names();
+  std::vector<std::string> names;
   for (const std::string& name : options.norms) {
-    check(std::ranges::count(known, name) > 0 || std::ranges::count(nn::norm_names(), name) == 0, "audit",
-          "norms: {} has no definition in plain loops; check-norm --norms {} compares it with its own float64", name,
-          name);
+    plan.norms.push_back(norm_called(name));
+    names.push_back(plan.norms.back().name);
   }
-  plan.norms = chosen("norms", "norm", options.norms, known);
+  if (names.empty()) {
+    plan.norms = all_norms();
+  }
+  chosen("norms", "norm", names, names);
   for (const std::string& name : chosen("statistics", "statistics", options.statistics, names_of(all_statistics()))) {
     plan.statistics.push_back(statistics_from_string(name));
   }
@@ -79,8 +79,8 @@ Plan plan_of(const AuditOptions& options) {
 /// Adds the measurements of one case with every kind of statistics.
 void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vector<Statistics>& statistics, bool quick,
                   std::vector<Measurement>& measurements) {
-  const NormReferenceInputs inputs = make_inputs(c, norm, dtype, quick);
-  const NormTruth truth(inputs);
+  const Inputs inputs = make_inputs(c, norm, dtype, quick);
+  const Truth truth(norm, inputs);
   std::vector<Layout> layouts = layouts_of(inputs.x.rank());
   if (quick || c.is_published()) {
     layouts.resize(1);
@@ -96,32 +96,7 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
                               .case_name = c.name,
                               .layout = layout,
                               .sizes = inputs.x.sizes(),
-                              .accuracy = truth.accuracy(apply_norm(norm, inputs, kind, layout)),
-                              .has_bias = norm.has_bias});
-    }
-  }
-}
-
-/// Likewise for a composite.
-void measure_case(const Case& c, const Composite& composite, DType dtype, const std::vector<Statistics>& statistics,
-                  bool quick, std::vector<Measurement>& measurements) {
-  const CompositeInputs inputs = make_inputs(c, composite, dtype);
-  const CompositeDefinition definition(composite, inputs);
-  std::vector<Layout> layouts = layouts_of(inputs.x.rank());
-  if (quick) {
-    layouts.resize(1);
-  }
-  for (const Statistics kind : composite.has_statistics ? statistics : std::vector{Statistics::stable}) {
-    for (const Layout layout : layouts) {
-      measurements.push_back({.norm = composite.name,
-                              .statistics = kind,
-                              .dtype = dtype,
-                              .case_name = c.name,
-                              .layout = layout,
-                              .sizes = inputs.x.sizes(),
-                              .accuracy = definition.accuracy(apply_composite(composite, inputs, kind, layout)),
-                              .has_bias = composite.has_bias(),
-                              .has_weight = !composite.parameters.empty()});
+                              .accuracy = truth.accuracy(apply(norm, inputs, kind, layout))});
     }
   }
 }
@@ -138,45 +113,6 @@ void omit(Audit& audit, const std::string& what, const std::string& reason) {
 
 void check_options(const AuditOptions& options) {
   (void)plan_of(options);
-}
-
-NormResults apply_norm(const Norm& norm, const NormReferenceInputs& inputs, Statistics statistics, Layout layout) {
-  const auto leaf = [](const Tensor& x) { return x.defined() ? x.detach().set_requires_grad() : Tensor{}; };
-  const Tensor x = leaf(in_layout(inputs.x, layout));
-  const Tensor weight = leaf(inputs.weight);
-  const Tensor bias = leaf(inputs.bias);
-  const Tensor y = norm.apply(x, weight, bias, statistics, inputs.spec.eps);
-  y.backward(in_layout(inputs.dy, layout));
-  return {.y = y.detach(), .dx = x.grad(), .dweight = weight.grad(), .dbias = bias.defined() ? bias.grad() : Tensor{}};
-}
-
-CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
-                                 Layout layout) {
-  const Tensor x = in_layout(inputs.x, layout).detach().set_requires_grad();
-  Tensors parameters;
-  for (const Tensor& parameter : inputs.parameters) {
-    parameters.push_back(parameter.detach().set_requires_grad());
-  }
-  const Tensor y = composite.apply(x, parameters, statistics, inputs.eps);
-  y.backward(in_layout(inputs.dy, layout));
-  CompositeResults results{.y = y.detach(), .dx = x.grad(), .gradients = {}};
-  for (const Tensor& parameter : parameters) {
-    results.gradients.push_back(parameter.grad());
-  }
-  return results;
-}
-
-std::vector<std::string> audited_names() {
-  std::vector<std::string> names = norm_names();
-  for (const Composite& composite : all_composites()) {
-    names.push_back(composite.name);
-  }
-  return names;
-}
-
-bool has_statistics(const std::string& name) {
-  const Composite* composite = composite_called(name);
-  return composite != nullptr ? composite->has_statistics : norm_called(name).has_statistics;
 }
 
 Audit run_audit(const AuditOptions& options) {
@@ -198,27 +134,22 @@ Audit run_audit(const AuditOptions& options) {
               .date = train::local_time(),
               .quick = options.quick};
   for (const DType dtype : plan.dtypes) {
-    for (const std::string& name : plan.norms) {
-      const Composite* composite = composite_called(name);
-      const Norm* norm = composite == nullptr ? &norm_called(name) : nullptr;
+    for (const Norm& norm : plan.norms) {
       for (const Case* c : plan.cases) {
         if (train::interrupted()) {
           break;
         }
-        if (const std::string reason = composite != nullptr ? why_not_taken(*c, *composite) : why_not_taken(*c, *norm);
-            !reason.empty()) {
+        if (const std::string reason = why_not_taken(*c, norm); !reason.empty()) {
           if (!c->is_published()) {
-            omit(audit, name + " " + c->name, reason);
+            omit(audit, norm.name + " " + c->name, reason);
           }
         } else if (const std::string too_much = why_not_held(*c, dtype); !too_much.empty()) {
           omit(audit, fmt::format("{} {}", to_string(dtype), c->name), too_much);
-        } else if (composite != nullptr) {
-          measure_case(*c, *composite, dtype, plan.statistics, options.quick, audit.measurements);
         } else {
-          measure_case(*c, *norm, dtype, plan.statistics, options.quick, audit.measurements);
+          measure_case(*c, norm, dtype, plan.statistics, options.quick, audit.measurements);
         }
       }
-      say(fmt::format("{} {}: {} measurements so far, {:.0f} s", to_string(dtype), name, audit.measurements.size(),
+      say(fmt::format("{} {}: {} measurements so far, {:.0f} s", to_string(dtype), norm.name, audit.measurements.size(),
                       seconds()));
     }
   }
@@ -242,4 +173,4 @@ Audit run_audit(const AuditOptions& options) {
   return audit;
 }
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

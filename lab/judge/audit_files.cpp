@@ -1,7 +1,7 @@
-#include "lab/audit/audit.h"
+#include "lab/judge/audit.h"
 
 #include "data/json.h"
-#include "lab/audit/cases.h"
+#include "lab/judge/cases.h"
 #include "lab/report/table.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 namespace {
 
@@ -39,10 +39,10 @@ Json to_json(const Measurement& m) {
                {"sizes", std::vector<int64_t>(m.sizes.begin(), m.sizes.end())},
                {"output", to_json(m.accuracy.output)},
                {"dx", to_json(m.accuracy.dx)}};
-  if (m.has_weight) {
+  if (m.accuracy.dweight.numbers > 0) {
     json["dweight"] = to_json(m.accuracy.dweight);
   }
-  if (m.has_bias) {
+  if (m.accuracy.dbias.numbers > 0) {
     json["dbias"] = to_json(m.accuracy.dbias);
   }
   json["wrong_outputs"] = m.accuracy.wrong_outputs;
@@ -70,13 +70,15 @@ std::string to_csv(const Audit& audit) {
   Table table{.heads = {"norm", "statistics", "dtype", "case", "layout", "sizes", "output_worst", "output_mean",
                         "dx_worst", "dx_mean", "dweight_worst", "dweight_mean", "dbias_worst", "dbias_mean",
                         "wrong_outputs", "wrong_gradients"}};
-  const auto text = [](bool known, double value) { return known ? fmt::format("{}", value) : ""; };
+  const auto text = [](const Errors& errors, double value) {
+    return errors.numbers > 0 ? fmt::format("{}", value) : "";
+  };
   for (const Measurement& m : audit.measurements) {
     const Accuracy& a = m.accuracy;
     table.add(m.norm, to_string(m.statistics), to_string(m.dtype), m.case_name, to_string(m.layout),
               sizes_text(m.sizes), a.output.worst, a.output.mean, a.dx.worst, a.dx.mean,
-              text(m.has_weight, a.dweight.worst), text(m.has_weight, a.dweight.mean), text(m.has_bias, a.dbias.worst),
-              text(m.has_bias, a.dbias.mean), a.wrong_outputs, a.wrong_gradients);
+              text(a.dweight, a.dweight.worst), text(a.dweight, a.dweight.mean), text(a.dbias, a.dbias.worst),
+              text(a.dbias, a.dbias.mean), a.wrong_outputs, a.wrong_gradients);
   }
   return lab::to_csv(table);
 }
@@ -152,4 +154,4 @@ void write_report(const Audit& audit, const train::HeldFolder& folder) {
   folder.write_text("table.txt", to_table(audit));
 }
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

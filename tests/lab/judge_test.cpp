@@ -1,10 +1,11 @@
-#include "lab/audit/audit.h"
 #include "core/copy.h"
 #include "core/error.h"
 #include "core/factory.h"
 #include "files.h"
 #include "json.h"
-#include "lab/audit/cases.h"
+#include "lab/judge/audit.h"
+#include "lab/judge/cases.h"
+#include "lab/judge/check_norm.h"
 #include "lab/report/table.h"
 #include "ops/conv/conv.h"
 #include "ops/pointwise/pointwise.h"
@@ -16,7 +17,7 @@
 #include <sstream>
 
 using namespace norma;
-using namespace norma::lab::audit;
+using namespace norma::lab::judge;
 
 namespace {
 
@@ -40,13 +41,18 @@ const std::vector<std::pair<NormSpec, Sizes>> kSmall = {
     {{.reduce = {1, 2}, .affine = {1, 2}, .centring = Centring::deviation, .correction = 1}, {2, 3, 5}},
 };
 
-/// What the norm itself makes of them.
-NormResults results_of(const NormReferenceInputs& inputs, Statistics statistics = Statistics::stable) {
-  return apply_norm(norm_called("layer"), inputs, statistics, Layout::contiguous);
+/// What layer norm itself makes of them.
+Results results_of(const Inputs& inputs, Statistics statistics = Statistics::stable) {
+  return apply(norm_called("layer"), inputs, statistics, Layout::contiguous);
 }
 
-NormReferenceInputs layer_inputs() {
-  return small_inputs({.reduce = {1}, .affine = {1}}, {5, 33});
+Truth truth_of(const Inputs& inputs) {
+  return {norm_called("layer"), inputs};
+}
+
+Inputs layer_inputs() {
+  const NormReferenceInputs in = small_inputs({.reduce = {1}, .affine = {1}}, {5, 33});
+  return {.x = in.x, .parameters = {{"weight", in.weight}, {"bias", in.bias}}, .dy = in.dy, .eps = in.spec.eps};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -77,9 +83,8 @@ TEST_CASE("audit: sets and weights are numbered in row-major order") {
 
 TEST_CASE("audit: the definition of two close numbers") {
   // OneFlow #6149: ±0.8454271584, and the gradient of the sum is 0.
-  const NormReferenceInputs inputs =
-      make_inputs(case_called("two_values"), norm_called("layer"), DType::float32, /* quick= */ false);
-  const NormTruth truth(inputs);
+  const Truth truth =
+      truth_of(make_inputs(case_called("two_values"), norm_called("layer"), DType::float32, /* quick= */ false));
   CHECK(std::abs(truth.reference().y(0, 0, 0) + 0.8454271584) <= 5e-11);
   CHECK(std::abs(truth.reference().y(1, 0, 1) - 0.8454271584) <= 5e-11);
   CHECK(std::abs(truth.reference().dx(0, 0, 0)) <= 1e-15);
@@ -108,8 +113,8 @@ TEST_CASE("audit: the definition's gradient is the derivative of its output") {
 }
 
 TEST_CASE("audit: right results have the errors of rounding") {
-  const NormReferenceInputs inputs = layer_inputs();
-  const Accuracy accuracy = NormTruth(inputs).accuracy(results_of(inputs));
+  const Inputs inputs = layer_inputs();
+  const Accuracy accuracy = truth_of(inputs).accuracy(results_of(inputs));
   for (const Errors& errors : {accuracy.output, accuracy.dx, accuracy.dweight, accuracy.dbias}) {
     CHECK(errors.worst <= 3e-15);
     CHECK(errors.mean <= errors.worst);
@@ -120,58 +125,62 @@ TEST_CASE("audit: right results have the errors of rounding") {
 }
 
 TEST_CASE("audit: wrong results are found, and where") {
-  const NormReferenceInputs inputs = layer_inputs();
-  const NormTruth truth(inputs);
-  const auto spoilt = [&](Tensor NormResults::*which, double change) {
-    NormResults results = results_of(inputs);
-    results.*which = copy_of(results.*which);
-    (results.*which).data<double>()[7] += change;
+  const Inputs inputs = layer_inputs();
+  const Truth truth = truth_of(inputs);
+  const auto spoilt = [&](int which, double change) {
+    Results results = results_of(inputs);
+    Tensor& one = which == 0 ? results.y : which == 1 ? results.dx : results.gradients[static_cast<size_t>(which - 2)];
+    one = copy_of(one);
+    one.data<double>()[7] += change;
     return truth.accuracy(results);
   };
-  const Accuracy output = spoilt(&NormResults::y, 1e-3);
+  const Accuracy output = spoilt(0, 1e-3);
   CHECK(std::abs(output.output.worst - 1e-3) <= 1e-12);
   CHECK(std::abs(output.output.mean - 1e-3 / 165) <= 1e-9);
   CHECK(output.dx.worst <= 3e-15);
-  CHECK(spoilt(&NormResults::dx, 1e-3).dx.worst > 1e-4);
-  CHECK(spoilt(&NormResults::dweight, 1e-3).dweight.worst > 1e-4);
-  CHECK(spoilt(&NormResults::dbias, 1e-3).dbias.worst > 1e-4);
+  CHECK(spoilt(1, 1e-3).dx.worst > 1e-4);
+  CHECK(spoilt(2, 1e-3).dweight.worst > 1e-4);
+  CHECK(spoilt(3, 1e-3).dbias.worst > 1e-4);
 
-  const Accuracy nan = spoilt(&NormResults::y, std::numeric_limits<double>::quiet_NaN());
+  const Accuracy nan = spoilt(0, std::numeric_limits<double>::quiet_NaN());
   CHECK(nan.wrong_outputs == 1);
   CHECK(std::isinf(nan.output.worst));
-  CHECK(spoilt(&NormResults::dx, std::numeric_limits<double>::infinity()).wrong_gradients == 1);
+  CHECK(spoilt(1, std::numeric_limits<double>::infinity()).wrong_gradients == 1);
+  CHECK(worst_in_steps(output, DType::float64).at("output") == output.output.worst / 0x1p-52);
+  CHECK(worst_in_steps(spoilt(1, std::numeric_limits<double>::infinity()), DType::float64).at("dx") ==
+        std::numeric_limits<double>::infinity());
 }
 
 TEST_CASE("audit: a NaN that does not reach its set, or reaches another, is found") {
-  NormReferenceInputs inputs = layer_inputs();
-  const NormResults clean = results_of(inputs);
+  Inputs inputs = layer_inputs();
+  const Results clean = results_of(inputs);
   inputs.x = copy_of(inputs.x);
   inputs.x.data<double>()[40] = std::numeric_limits<double>::quiet_NaN();  // the second of five rows
-  const NormTruth truth(inputs);
+  const Truth truth = truth_of(inputs);
   const Accuracy right = truth.accuracy(results_of(inputs));
   CHECK(right.wrong_outputs == 0);
   CHECK(right.wrong_gradients == 0);
   CHECK(right.output.worst <= 3e-15);  // the other rows
-  NormResults lost = results_of(inputs);
+  Results lost = results_of(inputs);
   lost.y = clean.y;
   CHECK(truth.accuracy(lost).wrong_outputs == 33);
-  NormResults spread = results_of(inputs);
+  Results spread = results_of(inputs);
   spread.y = full(clean.y.sizes(), std::numeric_limits<double>::quiet_NaN(), {.dtype = DType::float64});
   CHECK(truth.accuracy(spread).wrong_outputs == 4 * 33);
 }
 
-TEST_CASE("audit: every norm at the ends of what float32 holds") {
+TEST_CASE("audit: every norm that is one normalize(), at the ends of what float32 holds") {
   for (const Norm& norm : all_norms()) {
     for (const char* name : {"constant_1e10", "underflow", "one_element", "huge_5e37", "nan", "inf"}) {
       const Case& c = case_called(name);
-      if (!why_not_taken(c, norm).empty()) {
+      if (!norm.spec || !why_not_taken(c, norm).empty()) {
         continue;
       }
       CAPTURE(norm.name);
       CAPTURE(c.name);
-      const NormReferenceInputs inputs = make_inputs(c, norm, DType::float32, /* quick= */ true);
+      const Inputs inputs = make_inputs(c, norm, DType::float32, /* quick= */ true);
       const Accuracy accuracy =
-          NormTruth(inputs).accuracy(apply_norm(norm, inputs, Statistics::stable, Layout::contiguous));
+          Truth(norm, inputs).accuracy(apply(norm, inputs, Statistics::stable, Layout::contiguous));
       CHECK(accuracy.output.worst <= 2e-6);
       CHECK(accuracy.wrong_outputs == 0);
       CHECK(accuracy.wrong_gradients == 0);
@@ -182,13 +191,16 @@ TEST_CASE("audit: every norm at the ends of what float32 holds") {
 TEST_CASE("audit: stable and compensated are below 2e-6 at offsets of 1e4 and 1e6, in every norm and layout") {
   for (const Norm& norm : all_norms()) {
     for (const char* name : {"offset_1e4", "offset_1e6"}) {
-      const NormReferenceInputs inputs = make_inputs(case_called(name), norm, DType::float32, /* quick= */ true);
-      const NormTruth truth(inputs);
+      if (!norm.spec) {
+        continue;
+      }
+      const Inputs inputs = make_inputs(case_called(name), norm, DType::float32, /* quick= */ true);
+      const Truth truth(norm, inputs);
       for (const Layout layout : layouts_of(inputs.x.rank())) {
         for (const Statistics statistics : {Statistics::stable, Statistics::compensated}) {
           CAPTURE(norm.name);
           CAPTURE(name);
-          const Accuracy accuracy = truth.accuracy(apply_norm(norm, inputs, statistics, layout));
+          const Accuracy accuracy = truth.accuracy(apply(norm, inputs, statistics, layout));
           CHECK(accuracy.output.worst <= 2e-6);
           CHECK(accuracy.dx.worst <= (norm.name == "simple2d" ? 4e-3 : 2e-6));  // sums of dy * x: x is large
           CHECK(accuracy.dweight.worst <= 2e-6);
@@ -198,35 +210,68 @@ TEST_CASE("audit: stable and compensated are below 2e-6 at offsets of 1e4 and 1e
   }
 }
 
-TEST_CASE("audit: composites agree with their definitions, output and every gradient, in both layouts") {
-  for (const Composite& composite : all_composites()) {
-    CAPTURE(composite.name);
-    const CompositeInputs inputs = make_inputs(case_called("offset_0"), composite, DType::float64);
-    const CompositeDefinition definition(composite, inputs);
+TEST_CASE("audit: norms agree with their formulas, output and every gradient, in both layouts") {
+  for (const Norm& norm : all_norms()) {
+    if (!norm.formula) {
+      continue;
+    }
+    CAPTURE(norm.name);
+    const Inputs inputs = make_inputs(case_called("offset_0"), norm, DType::float64, /* quick= */ true);
+    const Truth truth(norm, inputs);
     for (const Layout layout : layouts_of(inputs.x.rank())) {
-      const CompositeResults results = apply_composite(composite, inputs, Statistics::stable, layout);
-      const Accuracy accuracy = definition.accuracy(results);
+      const Results results = apply(norm, inputs, Statistics::stable, layout);
+      const Accuracy accuracy = truth.accuracy(results);
       for (const Errors& errors : {accuracy.output, accuracy.dx, accuracy.dweight, accuracy.dbias}) {
         CHECK(errors.worst <= 5e-15);
       }
       CHECK(accuracy.wrong_outputs + accuracy.wrong_gradients == 0);
-      CompositeResults spoilt = results;
+      Results spoilt = results;
       spoilt.dx = copy_of(results.dx);
       spoilt.dx.data<double>()[7] += 1e-3;
-      CHECK(definition.accuracy(spoilt).dx.worst > 1e-4);
+      CHECK(truth.accuracy(spoilt).dx.worst > 1e-4);
     }
   }
 }
 
-TEST_CASE("audit: a dual number has no slope where it does not depend on the variable") {
-  const Dual x{.value = 3, .slope = 1, .depends = true};
-  const Dual nan{.value = std::numeric_limits<long double>::quiet_NaN()};
-  CHECK((x * x * x).slope == 27);
-  CHECK(std::abs((Dual{.value = 1} / sqrt(x)).slope + 0.5L / (3 * std::sqrt(3.0L))) <= 1e-18L);
-  CHECK(!(nan * nan).depends);
-  CHECK((nan * nan).slope == 0);
-  CHECK(std::isnan((x * nan).slope));
-  CHECK(std::isnan(maximum(x, nan).value));
+TEST_CASE("audit: NaN and infinity reach the gradients of parameters as they do by the formula") {
+  for (const char* name : {"dyt", "derf", "seednorm", "frn", "batch_renorm"}) {
+    for (const char* bad : {"nan", "inf"}) {
+      CAPTURE(name);
+      CAPTURE(bad);
+      const Norm norm = norm_called(name);
+      const Inputs inputs = make_inputs(case_called(bad), norm, DType::float32, /* quick= */ true);
+      const Accuracy accuracy =
+          Truth(norm, inputs).accuracy(apply(norm, inputs, Statistics::stable, Layout::contiguous));
+      CHECK(accuracy.wrong_outputs == 0);
+      CHECK(accuracy.wrong_gradients == 0);
+    }
+  }
+}
+
+TEST_CASE("audit: group norm has any number of groups, and a short name means the norm that is measured") {
+  CHECK(norm_called("group").name == "group:4");
+  CHECK(norm_called("evonorm_s0").name == "evonorm_s0:2");
+  const Norm norm = norm_called("group:3");
+  CHECK(norm.name == "group:3");
+  const Inputs inputs = make_inputs(case_called("offset_0"), norm, DType::float64, /* quick= */ true);
+  const Accuracy accuracy = Truth(norm, inputs).accuracy(apply(norm, inputs, Statistics::stable, Layout::contiguous));
+  CHECK(accuracy.output.worst <= 3e-15);
+  CHECK(!find_norm("group").has_value());  // 32 groups or fewer, by the channels
+  CHECK(!find_norm("group:3[eps=1]").has_value());
+}
+
+TEST_CASE("audit and check-norm say the same of the same norm on the same input") {
+  for (const char* name : {"layer2d", "rms2d", "group:4", "batch"}) {
+    CAPTURE(name);
+    const Audit audit = run_audit({.norms = {name}, .statistics = {"stable"}, .dtypes = {"float32"}, .quick = true});
+    const std::vector<norma::lab::HardInput> checked = norma::lab::check_norm(name, {.quick = true}).hard_inputs;
+    REQUIRE(audit.measurements.size() == checked.size());
+    for (size_t i = 0; i < checked.size(); ++i) {
+      CHECK(audit.measurements[i].norm == name);
+      CHECK(audit.measurements[i].case_name == checked[i].name);
+      CHECK(worst_in_steps(audit.measurements[i].accuracy, DType::float32) == checked[i].steps);
+    }
+  }
 }
 
 TEST_CASE("audit: the inputs of the published cases have the published mean and deviation") {
@@ -240,8 +285,7 @@ TEST_CASE("audit: the inputs of the published cases have the published mean and 
                                   {"randn_1024x32768", 16 * 32768, 99.9, 100.1, 100, 6e-5, 0.01, 4e-5}};
   for (const Published& published : kPublished) {
     CAPTURE(published.name);
-    const NormReferenceInputs in =
-        make_inputs(case_called(published.name), norm_called("layer"), DType::float32, /* quick= */ true);
+    const Inputs in = make_inputs(case_called(published.name), norm_called("layer"), DType::float32, /* quick= */ true);
     CHECK(in.x.numel() == published.numel);
     const std::vector<double> values = in.x.to_vector<double>();
     bool within = true;
@@ -262,10 +306,9 @@ TEST_CASE("audit: the inputs of the published cases have the published mean and 
 
 TEST_CASE("audit: E[x²] - E[x]² fails where it must") {
   for (const char* name : {"offset_1e4", "rand_100", "randn_1024x32768"}) {
-    const NormReferenceInputs inputs =
-        make_inputs(case_called(name), norm_called("layer"), DType::float32, /* quick= */ true);
+    const Inputs inputs = make_inputs(case_called(name), norm_called("layer"), DType::float32, /* quick= */ true);
     CAPTURE(name);
-    const Accuracy accuracy = NormTruth(inputs).accuracy(results_of(inputs, Statistics::sum_of_squares));
+    const Accuracy accuracy = truth_of(inputs).accuracy(results_of(inputs, Statistics::sum_of_squares));
     CHECK(accuracy.output.worst > 0.1);
   }
 }

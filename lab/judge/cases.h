@@ -1,15 +1,13 @@
 #pragma once
 
-#include "lab/audit/accuracy.h"
-#include "lab/audit/composite.h"
-#include "lab/audit/norms.h"
+#include "lab/judge/norms.h"
 
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 /// The random numbers and the place of element i of an input.
 struct Draw {
@@ -50,11 +48,9 @@ const Case& case_called(std::string_view name);
 std::string why_not_held(const Case& c, DType dtype);
 /// The reason why the norm has no such input; "" if it has.
 std::string why_not_taken(const Case& c, const Norm& norm);
-std::string why_not_taken(const Case& c, const Composite& composite);
 
-/// The inputs of a norm, rounded to `dtype`, with random weight, bias and dy; the same in every call.
-NormReferenceInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick);
-/// The inputs of a composite, likewise; for `c` each map, or output channel of a weight, is a set.
-CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype);
+/// The inputs of a norm, rounded to `dtype`, with random parameters and dy; the same in every call. For a norm by a
+/// formula each map, or output channel of a weight, is a set of the case.
+Inputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick);
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

@@ -1,13 +1,14 @@
 #pragma once
 
 #include "core/tensor.h"
-#include "lab/check_norm/check_norm.h"
+#include "lab/judge/check_norm.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
 
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace norma::lab {
 
@@ -49,6 +50,7 @@ int64_t set_size(const Subject& subject);
 struct Finding {
   CheckOutcome outcome = CheckOutcome::passed;
   std::string text = {};
+  std::vector<HardInput> hard_inputs = {};
 };
 
 // The checks. A check that throws has failed.

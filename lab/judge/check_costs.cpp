@@ -4,7 +4,7 @@
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "lab/bench/norm_sweep.h"
-#include "lab/check_norm/subject.h"
+#include "lab/judge/subject.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/optimizers.h"
 #include "ops/loss/loss.h"
@@ -105,10 +105,11 @@ Finding check_speed(const Subject& subject) {
   options.image_sizes = {56};
   std::string text;
   for (const bench::SweepRow& row : bench::run_sweep(options).rows) {
-    text += fmt::format("{}{} {} {:.0f} %", text.empty() ? "" : ", ", to_string(row.format),
-                        row.backward ? "backward" : "forward", 100 * row.share());
+    text += fmt::format("{}{} {} {:.0f} % ({:.0f} to {:.0f})", text.empty() ? "" : ", ", to_string(row.format),
+                        row.backward ? "backward" : "forward", 100 * row.share(), 100 * row.share_low,
+                        100 * row.share_high);
   }
-  return {CheckOutcome::noted, text + " of a copy's rate (16, 64, 56, 56)"};
+  return {CheckOutcome::noted, text + " of a copy's rate (16, 64, 56, 56); in brackets half of all rounds"};
 }
 
 }  // namespace norma::lab

@@ -1,4 +1,4 @@
-#include "lab/audit/cases.h"
+#include "lab/judge/cases.h"
 
 #include "core/copy.h"
 #include "core/error.h"
@@ -12,11 +12,14 @@
 #include <cmath>
 #include <limits>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 namespace {
 
+// Of the random numbers: a seed and its streams, behind that of x.
 constexpr uint64_t kSeed = 20;
+constexpr uint64_t kGradientStream = 1;
+constexpr uint64_t kParameterStreams = 2;
 
 Case offset_case(const std::string& name, double offset) {
   return {.name = "offset_" + name,
@@ -144,12 +147,11 @@ std::vector<double> normal_numbers(int64_t count, uint64_t stream) {
   return randn({count}, {.dtype = DType::float64}, generator).to_vector<double>();
 }
 
-/// low + width * u with u uniform in [0, 1)
-Tensor uniform_numbers(const Sizes& sizes, double low, double width, DType dtype, uint64_t stream) {
+Tensor uniform_numbers(const Sizes& sizes, const Parameter& within, DType dtype, uint64_t stream) {
   Generator generator(kSeed + stream);
   std::vector<double> values = rand(sizes, {.dtype = DType::float64}, generator).to_vector<double>();
   for (double& value : values) {
-    value = low + width * value;
+    value = within.low + within.width * value;
   }
   return rounded(values, sizes, dtype);
 }
@@ -201,83 +203,54 @@ std::string why_not_held(const Case& c, DType dtype) {
 
 std::string why_not_taken(const Case& c, const Norm& norm) {
   if (c.one_element && !norm.one_each) {
-    return "one element in a set is an error";
+    return norm.why_not_one_each;
   }
-  if (c.is_published() && norm.name != "layer") {
-    return "published for layer norm";
-  }
-  return "";
+  return c.is_published() && norm.name != "layer" ? "published for layer norm" : "";
 }
 
-std::string why_not_taken(const Case& c, const Composite& composite) {
-  if (c.one_element && !composite.one_each) {
-    return composite.why_not_one_each;
-  }
-  return c.is_published() ? "published for layer norm" : "";
-}
-
-NormReferenceInputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick) {
+Inputs make_inputs(const Case& c, const Norm& norm, DType dtype, bool quick) {
   const Sizes sizes = c.is_published() ? (quick ? c.published_quick : c.published)
                       : c.one_element  ? *norm.one_each
                                        : norm.sizes;
-  NormSpec spec = norm.spec(sizes.size());
-  spec.eps = c.eps;
-  const NormSets index(sizes, spec);
-
-  std::vector<double> values = normal_numbers(index.numel(), 0);
+  const auto numel = static_cast<size_t>(sizes.numel());
+  std::vector<double> values = normal_numbers(sizes.numel(), 0);
   Generator generator(kSeed);
-  const bool uniform = c.is_published() && index.numel() < 1000;
-  index.for_each(0, index.rows(), [&](size_t i, size_t set, size_t) {
-    values[i] = c.value({.normal = values[i],
-                         .uniform = uniform ? generator.uniform() : 0,
-                         .element = i,
-                         .numel = static_cast<size_t>(index.numel()),
-                         .set = set});
-  });
-  NormReferenceInputs inputs{.spec = spec, .x = rounded(values, sizes, dtype), .weight = {}, .bias = {}, .dy = {}};
-  Sizes affine;
-  for (const int64_t axis : spec.affine) {
-    affine.push_back(sizes[axis]);
+  const bool uniform = c.is_published() && numel < 1000;
+  const auto set_value = [&](size_t i, size_t set) {
+    values[i] = c.value(
+        {.normal = values[i], .uniform = uniform ? generator.uniform() : 0, .element = i, .numel = numel, .set = set});
+  };
+  Sizes affine = {sizes[1]};
+  if (norm.spec) {
+    const NormSpec spec = norm.spec(sizes.size());
+    NormSets(sizes, spec).for_each([&](size_t i, size_t set, size_t) { set_value(i, set); });
+    affine = {};
+    for (const int64_t axis : spec.affine) {
+      affine.push_back(sizes[axis]);
+    }
+  } else {
+    const bool is_weight = std::ranges::any_of(
+        norm.parameters, [](const Parameter& one) { return one.length == Parameter::Length::first_axis; });
+    const size_t sets = static_cast<size_t>(is_weight ? sizes[0] : sizes[0] * sizes[1]);
+    for (size_t i = 0; i < numel; ++i) {
+      set_value(i, i / (numel / sets));
+    }
   }
-  if (c.is_published()) {
-    inputs.weight = ones(affine, {.dtype = dtype});
-    inputs.bias = zeros(affine, {.dtype = dtype});
-    inputs.dy = ones(sizes, {.dtype = dtype});
-    return inputs;
+  Inputs inputs{.x = rounded(values, sizes, dtype), .parameters = {}, .dy = {}, .eps = c.eps};
+  uint64_t stream = kParameterStreams;
+  for (const Parameter& one : norm.parameters) {
+    const Sizes length = one.length == Parameter::Length::one      ? Sizes{1}
+                         : one.length == Parameter::Length::affine ? affine
+                                                                   : Sizes{sizes[0]};
+    const TensorOptions options{.dtype = dtype};
+    inputs.parameters.emplace_back(one.name, !c.is_published()      ? uniform_numbers(length, one, dtype, stream)
+                                             : one.name == "weight" ? ones(length, options)
+                                                                    : zeros(length, options));
+    ++stream;
   }
-  // The weights keep outputs as large as xhat.
-  inputs.weight = uniform_numbers(affine, 0.5, 0.5, dtype, 1);
-  inputs.bias = norm.has_bias ? uniform_numbers(affine, -0.5, 1, dtype, 2) : Tensor{};
-  inputs.dy = rounded(normal_numbers(index.numel(), 3), sizes, dtype);
+  inputs.dy = c.is_published() ? ones(sizes, {.dtype = dtype})
+                               : rounded(normal_numbers(sizes.numel(), kGradientStream), sizes, dtype);
   return inputs;
 }
 
-CompositeInputs make_inputs(const Case& c, const Composite& composite, DType dtype) {
-  const Sizes& sizes = c.one_element ? *composite.one_each : composite.sizes;
-  int64_t numel = 1;
-  for (const int64_t size : sizes) {
-    numel *= size;
-  }
-  const auto is_weight = [](const CompositeParameter& p) { return p.length == CompositeParameter::Length::first_axis; };
-  const bool standardized = std::any_of(composite.parameters.begin(), composite.parameters.end(), is_weight);
-  const int64_t set_size = numel / (standardized ? sizes[0] : sizes[0] * sizes[1]);
-  std::vector<double> values = normal_numbers(numel, 0);
-  for (size_t i = 0; i < values.size(); ++i) {
-    values[i] =
-        c.value({.normal = values[i], .element = i, .numel = values.size(), .set = i / static_cast<size_t>(set_size)});
-  }
-  CompositeInputs inputs{.x = rounded(values, sizes, dtype),
-                         .parameters = {},
-                         .dy = rounded(normal_numbers(numel, 3), sizes, dtype),
-                         .eps = c.eps};
-  uint64_t stream = 4;
-  for (const CompositeParameter& parameter : composite.parameters) {
-    const int64_t length = parameter.length == CompositeParameter::Length::one        ? 1
-                           : parameter.length == CompositeParameter::Length::channels ? sizes[1]
-                                                                                      : sizes[0];
-    inputs.parameters.push_back(uniform_numbers({length}, parameter.low, 0.5, dtype, stream++));
-  }
-  return inputs;
-}
-
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

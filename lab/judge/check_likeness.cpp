@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
-#include "lab/check_norm/subject.h"
+#include "lab/judge/subject.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"
 

@@ -1,9 +1,8 @@
 #pragma once
 
-#include "lab/audit/accuracy.h"
-#include "lab/audit/composite.h"
-#include "lab/audit/convolutions.h"
-#include "lab/audit/norms.h"
+#include "lab/judge/convolutions.h"
+#include "lab/judge/norms.h"
+#include "lab/judge/truth.h"
 #include "session/environment.h"
 #include "session/folder_lock.h"
 
@@ -11,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace norma::lab::audit {
+namespace norma::lab::judge {
 
 /// One norm with one kind of statistics and dtype on one case in one layout.
 struct Measurement {
@@ -22,8 +21,6 @@ struct Measurement {
   Layout layout = Layout::contiguous;
   Sizes sizes;
   Accuracy accuracy;
-  bool has_bias = true;
-  bool has_weight = true;  ///< a weight, or another parameter that is no bias
 };
 
 /// A part that was left out, and the reason.
@@ -75,22 +72,11 @@ void check_options(const AuditOptions& options);
 /// Measures everything on the default device until interrupted() (interrupt.h). Throws Error as check_options().
 Audit run_audit(const AuditOptions& options);
 
-/// Runs forward and backward of a norm on inputs in this layout.
-NormResults apply_norm(const Norm& norm, const NormReferenceInputs& inputs, Statistics statistics, Layout layout);
-
-CompositeResults apply_composite(const Composite& composite, const CompositeInputs& inputs, Statistics statistics,
-                                 Layout layout);
-
-/// The names of all norms and composites.
-std::vector<std::string> audited_names();
-/// True iff the choice of statistics makes a difference to the norm or composite.
-bool has_statistics(const std::string& name);
-
 /// Times `stable` and each of `statistics` on one input for each walk.
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick);
 
-/// The printed text: the units of the errors, the errors of each norm, the published cases, a summary over all norms
-/// with the costs, the convolutions, and the parts left out.
+/// The printed text: the units of the errors, the errors of each norm in steps of the dtype, the published cases, a
+/// summary over all norms with the costs, the convolutions, and the parts left out.
 std::string to_table(const Audit& audit);
 /// A line per measurement, with a header.
 std::string to_csv(const Audit& audit);
@@ -105,4 +91,4 @@ std::string to_json(const Audit& audit);
 /// Error as HeldFolder does.
 void write_report(const Audit& audit, const train::HeldFolder& folder);
 
-}  // namespace norma::lab::audit
+}  // namespace norma::lab::judge

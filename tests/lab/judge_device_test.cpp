@@ -1,5 +1,5 @@
-#include "lab/audit/audit.h"
-#include "lab/audit/cases.h"
+#include "lab/judge/audit.h"
+#include "lab/judge/cases.h"
 
 #include "core/device.h"
 #include "json.h"
@@ -9,15 +9,15 @@
 #include <string>
 
 using namespace norma;
-using namespace norma::lab::audit;
+using namespace norma::lab::judge;
 
 namespace {
 
 Accuracy accuracy_on(Device device, const Case& c, const Norm& norm, DType dtype, Statistics statistics) {
   const DefaultDeviceGuard guard(device);
-  const NormReferenceInputs inputs = make_inputs(c, norm, dtype, /* quick= */ true);
+  const Inputs inputs = make_inputs(c, norm, dtype, /* quick= */ true);
   CHECK(inputs.x.device() == device);
-  return NormTruth(inputs).accuracy(apply_norm(norm, inputs, statistics, Layout::contiguous));
+  return Truth(norm, inputs).accuracy(apply(norm, inputs, statistics, Layout::contiguous));
 }
 
 /// Half a unit in the last place of 1.

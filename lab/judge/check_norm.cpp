@@ -1,6 +1,6 @@
-#include "lab/check_norm/check_norm.h"
+#include "lab/judge/check_norm.h"
 
-#include "lab/check_norm/subject.h"
+#include "lab/judge/subject.h"
 #include "lab/report/table.h"
 #include "session/interrupt.h"
 
@@ -88,8 +88,9 @@ NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& opti
       options.progress(name);
     }
     try {
-      const Finding finding = look();
+      Finding finding = look();
       report.checks.push_back({name, finding.outcome, finding.text});
+      std::ranges::move(finding.hard_inputs, std::back_inserter(report.hard_inputs));
     } catch (const std::exception& error) {
       report.checks.push_back({name, CheckOutcome::failed, error.what()});
     }
