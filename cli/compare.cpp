@@ -13,7 +13,6 @@
 #include "lab/compare/budget.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/deal.h"
-#include "lab/compare/study.h"
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "lab/report/report.h"
@@ -77,7 +76,7 @@ void make_study(const State& state, double budget, lab::ComparisonOptions& optio
   if (!state.seeds_option->given()) {
     options.seeds.clear();
   }
-  const lab::Study& study = lab::study_of(state.study);
+  const lab::Study study = lab::study_named(state.study);
   if (budget > 0 && !state.test_images->given()) {
     options.recipe.test_images = study.budget_test_images;
   }
@@ -412,14 +411,19 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   add_switch(app, "--tune-lr", state->tune_lr,
              "first try a quarter, half, twice and four times the learning rate for each norm in short runs")
       .group("Optimisation");
-  std::string questions = "a grid that answers a question, where nothing else is said:";
+  std::string questions =
+      "a grid that answers a question, where nothing else is said; a file of your own (docs/studies.md), or one of";
   for (const lab::Study& study : lab::studies()) {
     questions += fmt::format("{} {} ({})", &study == lab::studies().data() ? "" : ",", study.name, study.question);
   }
   add_text(
       app, "--study", "a name",
-      [state = state.get()](const std::string& name) { state->study = lab::study_of(name).name; }, questions)
-      .type_name("NAME")
+      [state = state.get()](const std::string& name) {
+        lab::study_named(name);  // an unknown name, or a file that is none, is an error of the command line
+        state->study = name;
+      },
+      questions)
+      .type_name("NAME|FILE.toml")
       .group("Network");
   add_text(
       app, "--lr-scaling", "a name",

@@ -1,7 +1,7 @@
 #include "cli/option_table.h"
-#include "lab/compare/study.h"
 #include "lab/judge/audit.h"
 #include "lab/judge/cases.h"
+#include "lab/studies/study.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "models/state_dict_names.h"
 #include "nn/norm/factory.h"

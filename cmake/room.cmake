@@ -132,6 +132,33 @@ std::string_view ${name}() {
   target_sources(${target} PRIVATE ${PROJECT_BINARY_DIR}/embedded/${file}.cpp)
 endfunction()
 
+# norma_embed_files(TARGET PATTERN HEADER FUNCTION TYPE): likewise the names and texts of all files NAME.EXTENSION that match,
+# as std::vector<TYPE> FUNCTION(); a TYPE is made of two std::string_view.
+function(norma_embed_files target pattern header function type)
+  string(REGEX REPLACE "::[a-z_]+$" "" namespace ${function})
+  string(REGEX REPLACE ".*::" "" name ${function})
+  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${pattern})
+  set(entries "")
+  foreach(file IN LISTS files)
+    get_filename_component(stem ${file} NAME_WE)
+    file(READ ${PROJECT_SOURCE_DIR}/${file} text)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    string(APPEND entries "      {\"${stem}\", R\"text(${text})text\"},\n")
+  endforeach()
+  file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/embedded/${name}.cpp CONTENT "#include \"${header}\"
+
+namespace ${namespace} {
+
+std::vector<${type}> ${name}() {
+  return {
+${entries}  };
+}
+
+}  // namespace ${namespace}
+")
+  target_sources(${target} PRIVATE ${PROJECT_BINARY_DIR}/embedded/${name}.cpp)
+endfunction()
+
 # norma_unite(TARGET [OWN NAME…]): with NORMA_UNITY, sixteen files are compiled as one, which reads their headers once.
 # Kernels stay alone, as what is inlined there depends on what else is in a file. OWN are names that many files have for
 # themselves, beside those of cmake/own_names.h.

@@ -3,6 +3,7 @@
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/report/table.h"
+#include "lab/statistics/robust.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,8 +21,7 @@ namespace norma::lab::bench {
 
 namespace {
 
-constexpr double kFarApart = 0.5;  // between quartiles, as shares
-constexpr double kLarge = 4e6;     // bytes of an input too large for the inner caches
+constexpr double kLarge = 4e6;  // bytes of an input too large for the inner caches
 
 std::string_view direction(bool backward) {
   return backward ? "backward" : "forward";
@@ -166,7 +166,7 @@ std::vector<std::string> warnings_of(const Sweep& sweep) {
       cached = std::max(cached, static_cast<double>(row.x_bytes));
       highest = highest == nullptr || row.share() > highest->share() ? &row : highest;
     }
-    apart += row.share_high - row.share_low > kFarApart * row.share() ? 1 : 0;
+    apart += are_far_apart({.low = row.share_low, .high = row.share_high}, row.share()) ? 1 : 0;
   }
   const auto of_all = [&](int64_t count) {
     return fmt::format("{} of {} measurement{}", count, sweep.rows.size(), sweep.rows.size() == 1 ? "" : "s");

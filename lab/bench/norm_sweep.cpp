@@ -8,6 +8,7 @@
 #include "core/tape.h"
 #include "lab/bench/floor.h"
 #include "lab/bench/spread.h"
+#include "lab/statistics/robust.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
 #include "session/interrupt.h"
@@ -141,13 +142,6 @@ struct Timing {
   std::vector<double> forward;
   std::vector<double> backward;
 };
-
-/// The lower and the upper quartile of the values.
-std::pair<double, double> quartiles(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t quarter = values.size() / 4;
-  return {values[quarter], values[values.size() - 1 - quarter]};
-}
 
 Timing time_norm(nn::Module& layer, const Tensor& x, const Tensor& dy, Copy& copy, const DeviceCache& cache,
                  const Patience& patience) {
@@ -322,7 +316,9 @@ class Runner {
         for (size_t round = 0; round < seconds.size(); ++round) {
           shares.push_back(row.bytes() / seconds[round] / (copy.bytes() / timing.copy[round]));
         }
-        std::tie(row.share_low, row.share_high) = quartiles(std::move(shares));
+        const Quartiles quartiles = quartiles_of(std::move(shares));
+        row.share_low = quartiles.low;
+        row.share_high = quartiles.high;
         sweep_.rows.push_back(std::move(row));
       }
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "lab/report/report.h"
+#include "lab/studies/study.h"
 #include "parallel/process_group.h"
 #include "train/recipe.h"
 
@@ -51,7 +52,8 @@ struct ComparisonOptions {
   std::filesystem::path output;             ///< folder of the report, which is written after every cell
   const train::FolderLock* lock = nullptr;  ///< lock of that folder, which must stay in its place; null: nobody checks
   std::string command = {};                 ///< the command line, for the report
-  std::string study = {};                   ///< the study that has this grid (study.h), for the report
+  std::string study = {};                   ///< the study that has this grid (lab/studies/study.h), for the report
+  std::string study_text = {};              ///< Study::text
   int workers = 1;
   int64_t log_interval = 50;
   double checkpoint_seconds = 60;  ///< between two checkpoints of a cell (cell_run.h); 0: one before each step
@@ -69,6 +71,10 @@ struct ComparisonOptions {
 /// unknown model, norm, precision or dataset, no models, norms or seeds, a value that comes twice, and an invalid
 /// recipe.
 Comparison plan_comparison(const ComparisonOptions& options);
+
+/// Fills the empty models, norms, seeds and axes of `options` with a study's values, and its classes unless runs start
+/// from a file. Sets the scaling of the learning rate, the study's name and its text.
+void apply_study(const Study& study, ComparisonOptions& options);
 
 /// The options without effect in any cell; see train::without_effect().
 std::vector<std::string> without_effect(const Comparison& comparison, const std::vector<std::string>& given = {});

@@ -152,6 +152,29 @@ std::string_view to_string(LrScaling scaling) {
   return scaling == LrScaling::none ? "none" : scaling == LrScaling::sqrt ? "sqrt" : "linear";
 }
 
+void apply_study(const Study& study, ComparisonOptions& options) {
+  const auto fill = [](auto& values, const auto& of_study) {
+    if (values.empty()) {
+      values = of_study;
+    }
+  };
+  fill(options.models, study.models);
+  fill(options.norms, study.norms);
+  fill(options.seeds, study.seeds);
+  fill(options.batch_sizes, study.batch_sizes);
+  fill(options.lrs, study.lrs);
+  fill(options.precisions, study.precisions);
+  if (options.recipe.initial_checkpoint.empty()) {
+    fill(options.recipe.classes, study.classes);
+  }
+  for (const auto& [name, words] : study.options) {
+    fill(options.options[name], words);
+  }
+  options.lr_scaling = lr_scaling_from_string(study.lr_scaling);
+  options.study = study.name;
+  options.study_text = study.text;
+}
+
 LrScaling lr_scaling_from_string(const std::string& name) {
   std::vector<std::string> names;
   for (const LrScaling scaling : {LrScaling::none, LrScaling::sqrt, LrScaling::linear}) {
@@ -181,7 +204,8 @@ Comparison plan_comparison(const ComparisonOptions& given) {
                         .environment = train::environment(),
                         .command = options.command,
                         .date = train::local_time(),
-                        .study = options.study};
+                        .study = options.study,
+                        .study_text = options.study_text};
   std::vector<Settings> settings;
   for (const std::string& model : options.models) {
     settings.emplace_back(settings_of(options.recipe)).model = model;

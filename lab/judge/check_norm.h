@@ -50,7 +50,7 @@ struct CheckNormOptions {
 /// sets of at least 16 numbers, need them. The checks: sizes, memory formats, dtypes, gradients by finite differences,
 /// second derivatives, copies, exactness, repeatability, running statistics, saving, two steps in each family of
 /// networks, and its speed beside a copy; with `like`, first whether it is that norm. An exception from the norm is a
-/// failed check. After a signal (train/interrupt.h) it begins no further check. Throws Error for an unknown norm.
+/// failed check. After a signal (session/interrupt.h) it begins no further check. Throws Error for an unknown norm.
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options = {});
 
 /// A line for each check.

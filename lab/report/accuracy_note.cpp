@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,19 +29,16 @@ struct Undecided {
 Undecided undecided_of(const GroupRows& rows, const Comparison& comparison) {
   Undecided result;
   for (const Row& row : rows) {
-    if (!row.accuracy_difference || !row.accuracy_difference->known()) {
-      continue;
-    }
     const std::string norm = train::norm_label(row.norm, comparison.recipe);
-    if (row.accuracy_difference->equal) {
-      result.equal.push_back(norm);
-    } else if (!row.accuracy_difference->found()) {
-      const std::string outlook = format_outlook(*row.scatter, accuracy_tests(comparison));
+    if (row.outlook) {
+      const std::string outlook = format_outlook(*row.outlook);
       auto same = std::ranges::find(result.open, outlook, [](const auto& one) { return one.first; });
       if (same == result.open.end()) {
         same = result.open.insert(same, {outlook, {}});
       }
       same->second.push_back(norm);
+    } else if (row.accuracy_difference && row.accuracy_difference->equal) {
+      result.equal.push_back(norm);
     }
   }
   return result;
@@ -68,6 +66,29 @@ std::string images_text(const Row& row, const train::Recipe& recipe) {
       "norm, {})",
       norm, row.images->chance < kErrors ? "differ" : "were not found to differ", row.images->only_first, norm,
       row.images->only_second, format_chance(row.images->chance));
+}
+
+/// "Three seeds say little: 2 of 4 intervals go as far as accuracies can."; "" if none does.
+std::string few_seeds(const std::vector<GroupRows>& groups) {
+  int64_t pairs = 0;
+  int64_t cut = 0;
+  int64_t all = 0;
+  for (const GroupRows& rows : groups) {
+    for (const Row& row : rows) {
+      const std::optional<Decision>& decision = row.accuracy_difference;
+      all += decision && decision->known() ? 1 : 0;
+      if (row.outlook && decision->cut) {
+        ++cut;
+        pairs = std::max(pairs, decision->pairs);
+      }
+    }
+  }
+  if (cut == 0) {
+    return "";
+  }
+  const std::string seeds = pairs == 2 ? "Two" : pairs == 3 ? "Three" : pairs == 4 ? "Four" : fmt::format("{}", pairs);
+  return fmt::format("{} seeds say little: {} of {} interval{} {} as far as accuracies can.", seeds, cut, all,
+                     all == 1 ? "" : "s", cut == 1 ? "goes" : "go");
 }
 
 /// What is said of each group; of many groups, how many norms there are of each kind.
@@ -127,19 +148,42 @@ std::string format_chance(double chance) {
   return chance < kLeast ? "p < 0.001" : fmt::format("p {:.3f}", chance);
 }
 
-std::string format_outlook(const Scatter& scatter, int64_t tests) {
-  const Outlook outlook = outlook_of(scatter, kEqualPoints, level_of(std::max<int64_t>(tests, 1)));
+std::string format_outlook(const Outlook& outlook) {
   if (outlook.images_limit) {
-    return fmt::format("more seeds would not decide: {} test images are too few", format_count(scatter.images));
+    return fmt::format("more seeds would not decide: {} test images are too few", format_count(outlook.images));
   }
   return outlook.more_seeds ? fmt::format("about {} more seed{} would decide", *outlook.more_seeds,
                                           *outlook.more_seeds == 1 ? "" : "s")
                             : fmt::format("more than {} seeds would be needed", format_count(kMostSeeds));
 }
 
+std::string alike_note(const Comparison& comparison) {
+  std::vector<std::string> parts;
+  for (const Row& row : summarize(comparison)) {
+    constexpr int64_t kFewest = 3;  // two may meet by chance
+    constexpr double kRounding = 1e-12;
+    if (row.finished >= kFewest && row.accuracy.deviation && *row.accuracy.deviation < kRounding &&
+        row.accuracy.mean < 1) {
+      parts.push_back(fmt::format("{} {}: {:.2f} % at each of {} seeds", group_label(comparison, row),
+                                  train::norm_label(row.norm, comparison.recipe), 100 * row.accuracy.mean,
+                                  row.finished));
+    }
+  }
+  constexpr size_t kMostNamed = 4;
+  const size_t more = parts.size() - std::min(parts.size(), kMostNamed);
+  parts.resize(parts.size() - more);
+  return parts.empty()
+             ? ""
+             : fmt::format(
+                   "Seeds that are all right on equally many images: {}{}. Networks that answer only a few of "
+                   "the classes, whatever the image, do that: \"± 0.00\" is then no precision, and such a "
+                   "network has not learned the task.",
+                   fmt::join(parts, "; "), more > 0 ? fmt::format("; and {} more", more) : "");
+}
+
 std::string accuracy_note(const Comparison& comparison) {
   const std::vector<GroupRows> groups = by_group(summarize(comparison));
-  std::vector<std::string> notes = {several_seeds(comparison, groups), one_seed(comparison, groups)};
+  std::vector<std::string> notes = {several_seeds(comparison, groups), few_seeds(groups), one_seed(comparison, groups)};
   if (!notes.back().empty()) {
     notes.emplace_back("One seed cannot say that the norms differ: another would move each accuracy (--seeds 0,1,2).");
   }

@@ -187,18 +187,9 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
   }
   text += ": " + format_difference(decision);
   const bool undecided = state_of(measured, decision) == Verdict::State::undecided;
-  return undecided && decision.known() && !decision.equal ? text + "; " + format_outlook(*measured.scatter, tests)
-                                                          : text;
-}
-
-/// Batch norm at the two places of the grid with the same learning rate times weight decay.
-Expectation same_product(Expectation::Measure measure) {
-  return {.norm = "batch",
-          .reference = "batch",
-          .sign = Sign::none,
-          .measure = measure,
-          .with = {{kLr, "0.05"}, {"weight-decay", "0.02"}},
-          .reference_with = {{kLr, "0.0125"}, {"weight-decay", "0.08"}}};
+  return undecided && decision.known() && !decision.equal
+             ? text + "; " + format_outlook(outlook_of(*measured.scatter, kEqualPoints, level_of(tests)))
+             : text;
 }
 
 /// "With start scratch: batch 82.1, group:32 80.5; with start keep: …", in percent.
@@ -235,89 +226,12 @@ std::string_view word_of(Verdict::State state) {
 
 }  // namespace
 
-const std::vector<Claim>& claims() {
-  static const std::vector<Claim> all = {
-      {.study = "data-size",
-       .sentence = "dyt does better beside layer norm when there is little to train on than when there is much",
-       .source = "arXiv 2604.23434",
-       .setting =
-           "images and ConvNeXt-atto, where the paper has text and GPT-2, and thousands of images in the place of "
-           "millions of words",
-       .expectations = {{.norm = "dyt", .reference = "layer2d", .sign = Sign::more, .axis = "train-images"}}},
-      {.study = "optimizer",
-       .sentence = "derf loses more to RMS norm under Muon than under AdamW, and dyt does not",
-       .source = "arXiv 2604.01563",
-       .setting = "images and ConvNeXt-atto, where the paper has text and a language model of 1B parameters",
-       .expectations =
-           {{.norm = "derf", .reference = "rms2d", .sign = Sign::more, .axis = "opt", .at = "adamw", .than = "muon"},
-            {.norm = "dyt",
-             .reference = "rms2d",
-             .sign = Sign::not_more,
-             .axis = "opt",
-             .at = "adamw",
-             .than = "muon"}}},
-      {.study = "dyt",
-       .sentence = "dyt is as accurate as layer norm",
-       .source = "arXiv 2503.10622",
-       .setting = "ConvNeXt-atto on small images, where the paper has ViT and ConvNeXt-B on ImageNet",
-       .expectations = {{.norm = "dyt", .reference = "layer2d", .sign = Sign::none}}},
-      {.study = "derf",
-       .sentence = "derf is more accurate than layer norm and than dyt",
-       .source = "arXiv 2512.10938",
-       .setting = "ConvNeXt-atto on small images, where the paper has ViT-B on ImageNet",
-       .expectations = {{.norm = "derf", .reference = "layer2d", .sign = Sign::more},
-                        {.norm = "derf", .reference = "dyt", .sign = Sign::more}}},
-      {.study = "weight-decay",
-       .sentence =
-           "weights before a norm are not regularized by weight decay, which sets their effective learning rate: a "
-           "fourth of the decay at four times the learning rate gives the same fit and the same accuracy",
-       .source = "arXiv 1706.05350; 2310.04415 agrees",
-       .setting =
-           "short runs of ResNet-18 on small images, where the paper's are so long that the weights' growth and decay "
-           "are in balance; the classifier has no norm behind it",
-       // Where four times the decay changes nothing, equal products show nothing.
-       .expectations = {same_product(Expectation::Measure::accuracy),
-                        same_product(Expectation::Measure::training_loss),
-                        {.norm = "batch",
-                         .reference = "batch",
-                         .sign = Sign::any,
-                         .with = {{kLr, "0.0125"}, {"weight-decay", "0.08"}},
-                         .reference_with = {{kLr, "0.0125"}, {"weight-decay", "0.02"}}}}},
-      {.study = "ema",
-       .sentence =
-           "averaged weights need no batch norm statistics of their own, since the averages of the running statistics "
-           "do as well",
-       .source = "R. Wightman in issue 106 of pytorch-image-models",
-       .setting =
-           "short runs of ResNet-18 on small images and an average over about a hundred steps, where timm's are of "
-           "ImageNet and thousands",
-       .expectations = {{.norm = "batch",
-                         .reference = "batch",
-                         .sign = Sign::none,
-                         .with = {{"weights", "ema-recalibrated"}},
-                         .reference_with = {{"weights", "ema"}}}}},
-      {.study = "finetune",
-       .sentence =
-           "batch norm should keep its running statistics when a network is fine-tuned, since otherwise the updates "
-           "of them destroy what the network has learned: with frozen statistics it does no worse",
-       .source = "Keras' guide to transfer learning, keras.io/guides/transfer_learning",
-       .setting =
-           "ResNet-18, all of whose weights are fine-tuned at once on half of the classes of small images after a "
-           "short training on the other half, where the guide has Xception, ImageNet and photographs, and a classifier "
-           "that is trained before the rest",
-       .expectations = {{.norm = "batch",
-                         .reference = "batch",
-                         .sign = Sign::not_more,
-                         .with = {{kStart, "keep"}},
-                         .reference_with = {{kStart, "frozen"}}}},
-       .beside = kStart},
-  };
-  return all;
-}
-
-const Claim* claim_of(std::string_view study) {
-  const auto found = std::ranges::find(claims(), study, &Claim::study);
-  return found == claims().end() ? nullptr : &*found;
+std::optional<Claim> claim_of(const Comparison& comparison) {
+  if (!comparison.study_text.empty()) {
+    return study_from_toml(comparison.study_text, comparison.study + ".toml", comparison.study).claim;
+  }
+  const auto found = std::ranges::find(studies(), comparison.study, &Study::name);
+  return found == studies().end() ? std::nullopt : found->claim;
 }
 
 Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
@@ -354,13 +268,14 @@ Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
   if (contradicted && verdict.state != Verdict::State::waiting) {
     verdict.state = Verdict::State::contradicted;
   }
-  verdict.text = fmt::format("{}. {}", word_of(verdict.state), fmt::join(sentences, "; "));
+  verdict.text = fmt::format("{}. {}{}", word_of(verdict.state), fmt::join(sentences, "; "),
+                             tests > 1 ? fmt::format(" (levels are corrected for {} tests)", tests) : "");
   return verdict;
 }
 
 std::string claim_text(const Comparison& comparison) {
-  const Claim* claim = claim_of(comparison.study);
-  if (claim == nullptr) {
+  const std::optional<Claim> claim = claim_of(comparison);
+  if (!claim) {
     return "";
   }
   return fmt::format("The claim: {} ({}). Here: {}. The verdict: {}.{}", claim->sentence, claim->source, claim->setting,

@@ -38,14 +38,14 @@ class References {
 };
 
 /// Compares the runs of both norms that have the same seed.
-void decide_accuracy(const Comparison& comparison, Row& row, const Row& reference, int64_t tests, int64_t image_tests) {
+void decide_accuracy(const Comparison& comparison, Row& row, const Row& reference, int64_t tests, int64_t of_images) {
   row.reference = reference.norm;
   const PairedRuns pairs = paired_runs(comparison, row, reference);
   if (std::min(row.seeds, reference.seeds) < 2) {
     if (!image_differences(pairs.runs).empty()) {
       const auto& [own, other] = pairs.runs.front();
       row.images = mcnemar(own->right, other->right);
-      row.images->chance = std::min(1.0, static_cast<double>(image_tests) * row.images->chance);
+      row.images->chance = std::min(1.0, static_cast<double>(of_images) * row.images->chance);
     }
     return;
   }
@@ -55,6 +55,9 @@ void decide_accuracy(const Comparison& comparison, Row& row, const Row& referenc
     decision = decide_by_mean(*row.scatter, tests);
   }
   decision.planned = pairs.planned;
+  if (decision.state == Decision::State::none_found && !decision.equal) {
+    row.outlook = outlook_of(*row.scatter, kEqualPoints, level_of(tests));
+  }
   row.accuracy_difference = decision;
 }
 
@@ -92,13 +95,24 @@ std::optional<Decision> decide_tax(const Comparison& comparison, const Row& row,
                   .planned = comparison.timing_rounds};
 }
 
-/// The norms with a reference, by the number of seeds that are planned for them.
-struct TestsBySeeds {
-  int64_t one = 0;
-  int64_t several = 0;
-};
+/// The median time of a norm's steps; none if it made none.
+std::optional<double> median_seconds(const Timing& timing, const std::string& norm) {
+  const auto mine = std::find(timing.norms.begin(), timing.norms.end(), norm);
+  if (mine == timing.norms.end()) {
+    return std::nullopt;
+  }
+  std::vector<double> steps;
+  for (const std::vector<double>& round : timing.rounds) {
+    if (const double seconds = round[static_cast<size_t>(mine - timing.norms.begin())]; std::isfinite(seconds)) {
+      steps.push_back(seconds);
+    }
+  }
+  return steps.empty() ? std::nullopt : std::optional(median_interval(std::move(steps)).median);
+}
 
-TestsBySeeds tests_by_seeds(const Comparison& comparison) {
+}  // namespace
+
+int64_t accuracy_tests(const Comparison& comparison) {
   std::vector<Settings> tested;  // with two seeds or more
   std::vector<Settings> seen;
   References references(comparison);
@@ -109,14 +123,13 @@ TestsBySeeds tests_by_seeds(const Comparison& comparison) {
       (std::find(seen.begin(), seen.end(), key) == seen.end() ? seen : tested).push_back(std::move(key));
     }
   }
-  const auto several = static_cast<int64_t>(tested.size());
-  return {.one = static_cast<int64_t>(seen.size()) - several, .several = several};
+  return static_cast<int64_t>(tested.size());
 }
 
-}  // namespace
-
-int64_t accuracy_tests(const Comparison& comparison) {
-  return tests_by_seeds(comparison).several;
+int64_t image_tests(const Comparison& comparison) {
+  References references(comparison);
+  return std::count_if(comparison.cells.begin(), comparison.cells.end(),
+                       [&](const Cell& cell) { return references.has_other(cell); });
 }
 
 int64_t tax_tests(const Comparison& comparison) {
@@ -133,7 +146,8 @@ int64_t tax_tests(const Comparison& comparison) {
 }
 
 void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
-  const TestsBySeeds accuracies = tests_by_seeds(comparison);
+  const int64_t accuracies = accuracy_tests(comparison);
+  const int64_t of_images = image_tests(comparison);
   const int64_t taxes = tax_tests(comparison);
   References references(comparison);
   for (Row& row : rows) {
@@ -143,14 +157,18 @@ void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
         return other.norm == reference && comparison_group(other) == comparison_group(row);
       });
       if (batch != rows.end()) {  // the reference may lack this learning rate
-        decide_accuracy(comparison, row, *batch, std::max<int64_t>(accuracies.several, 1),
-                        std::max<int64_t>(accuracies.one, 1));
+        decide_accuracy(comparison, row, *batch, std::max<int64_t>(accuracies, 1), of_images);
       }
       row.tax = decide_tax(comparison, row, taxes);
     }
     if (const std::optional<double> seconds = seconds_of_step(comparison, row)) {
       row.images_per_second = {.mean = static_cast<double>(row.batch_size) / *seconds};
       row.rate_in_turns = true;
+      if (row.tax && row.tax->known()) {
+        const double of_reference = row.images_per_second.mean / (1 - row.tax->difference);
+        row.rate_within =
+            Interval{.low = of_reference * (1 - row.tax->high), .high = of_reference * (1 - row.tax->low)};
+      }
     }
   }
 }
@@ -169,17 +187,16 @@ std::optional<double> seconds_of_step(const Comparison& comparison, const Settin
   if (timing == nullptr) {
     return std::nullopt;
   }
-  const auto mine = std::find(timing->norms.begin(), timing->norms.end(), row.norm);
-  if (mine == timing->norms.end()) {
+  const std::string reference = reference_of(timing->norms);
+  const std::optional<double> seconds = median_seconds(*timing, reference);
+  if (row.norm == reference || !seconds) {
+    return seconds ? seconds : median_seconds(*timing, row.norm);
+  }
+  std::vector<double> lost = shares_lost(*timing, row.norm);
+  if (lost.empty()) {
     return std::nullopt;
   }
-  std::vector<double> steps;
-  for (const std::vector<double>& round : timing->rounds) {
-    if (const double seconds = round[static_cast<size_t>(mine - timing->norms.begin())]; std::isfinite(seconds)) {
-      steps.push_back(seconds);
-    }
-  }
-  return steps.empty() ? std::nullopt : std::optional(median_interval(std::move(steps)).median);
+  return *seconds / (1 - median_interval(std::move(lost)).median);
 }
 
 }  // namespace norma::lab

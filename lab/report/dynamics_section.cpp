@@ -1,5 +1,3 @@
-#include "core/quoting.h"
-#include "lab/report/chart.h"
 #include "lab/report/page.h"
 #include "lab/report/table.h"
 
@@ -8,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -116,8 +115,8 @@ std::vector<Drawing> drawings() {
                  [](const DynamicsSample& sample) { return sample.sharpness ? sample.sharpness->value : NAN; })};
 }
 
-std::vector<std::string> charts_of(const std::vector<const NamedTelemetry*>& runs, size_t group) {
-  std::vector<std::string> charts;
+std::vector<Figure> charts_of(const std::vector<const NamedTelemetry*>& runs, size_t group) {
+  std::vector<Figure> charts;
   for (const Drawing& drawing : drawings()) {
     const std::string title = fmt::format("{}: {}", runs.front()->group, drawing.title);
     LineChart chart{.id = fmt::format("dynamics-{}-{}", group + 1, charts.size() + 1),
@@ -143,14 +142,15 @@ std::vector<std::string> charts_of(const std::vector<const NamedTelemetry*>& run
     }
     chart.description.back() = '.';
     if (!chart.series.empty()) {
-      charts.push_back(
-          figure(title, left_out > 0 ? fmt::format("{} more are in results.json.", left_out) : "", line_chart(chart)));
+      charts.push_back({.title = title,
+                        .note = left_out > 0 ? fmt::format("{} more are in results.json.", left_out) : "",
+                        .chart = std::move(chart)});
     }
   }
   return charts;
 }
 
-std::string cost_of_sharpness(const std::vector<NamedTelemetry>& runs) {
+Table cost_of_sharpness(const std::vector<NamedTelemetry>& runs) {
   Table table{.heads = {"network", "norm", "updates before", "sharpness", "last change", "products", "seconds"},
               .words = 2};
   for (const NamedTelemetry& run : runs) {
@@ -163,31 +163,27 @@ std::string cost_of_sharpness(const std::vector<NamedTelemetry>& runs) {
       }
     }
   }
-  if (table.rows.empty()) {
-    return "";
-  }
-  return fmt::format("<details><summary>What the sharpness cost</summary>\n{}</details>\n",
-                     to_html(table, "Each power iteration, its end and its cost"));
+  return table;
 }
 
 /// What was asked for and is not in the charts, and in which networks.
-std::string missing_parts(const std::vector<NamedTelemetry>& runs) {
+std::vector<Block> missing_parts(const std::vector<NamedTelemetry>& runs) {
   std::map<std::string, std::string> labels;
   for (const NamedTelemetry& run : runs) {
     for (const std::string& text : missing_dynamics(*run.telemetry, run.dynamics)) {
       labels[text] += fmt::format("{}{} with {}", labels[text].empty() ? "" : ", ", run.group, run.label);
     }
   }
-  std::string html;
+  std::vector<Block> notes;
   for (const auto& [text, networks] : labels) {
-    html += fmt::format("<p class=\"note\">{}: {}.</p>\n", escape_html(networks), escape_html(text));
+    notes.emplace_back(Note{fmt::format("{}: {}.", networks, text)});
   }
-  return html;
+  return notes;
 }
 
 }  // namespace
 
-PageSection dynamics_section(const std::vector<NamedTelemetry>& runs) {
+Section dynamics_section(const std::vector<NamedTelemetry>& runs) {
   std::vector<std::pair<std::string, std::vector<const NamedTelemetry*>>> groups;
   for (const NamedTelemetry& run : runs) {
     if (samples_of(run).empty()) {
@@ -200,25 +196,30 @@ PageSection dynamics_section(const std::vector<NamedTelemetry>& runs) {
       groups.push_back({run.group, {&run}});
     }
   }
-  PageSection section{.id = "dynamics", .title = "Dynamics", .html = {}};
-  std::vector<std::string> charts;
+  Figures charts{.figures = {}, .open = kOpenFigures};
   for (size_t i = 0; i < groups.size(); ++i) {
-    for (std::string& chart : charts_of(groups[i].second, i)) {
-      charts.push_back(std::move(chart));
-    }
+    std::ranges::move(charts_of(groups[i].second, i), std::back_inserter(charts.figures));
   }
-  const std::string missing = missing_parts(runs);
-  if (charts.empty() && missing.empty()) {
+  Section section{.id = "dynamics", .menu = "Dynamics", .title = "How the networks move"};
+  std::vector<Block> missing = missing_parts(runs);
+  if (charts.figures.empty() && missing.empty()) {
     return section;
   }
-  section.html =
-      section_head(section.id, "How the networks move") + figures(charts, kOpenFigures) + cost_of_sharpness(runs) +
-      missing +
-      "<p class=\"note\">Gradient norms are those of the weights of convolutions and products, in the order of the "
-      "network, before clipping. The effective learning rate is lr / norm² of weights whose scale the norm behind them "
-      "takes away; curves show the middle one of them. Saturation is the share of a bounded norm's inputs at which its "
-      "slope is below a tenth of the largest. Sharpness is the largest eigenvalue of the Hessian of the loss of the "
-      "first batch. The first seed of each row is shown.</p>\n";
+  section.blocks.emplace_back(std::move(charts));
+  if (Table cost = cost_of_sharpness(runs); !cost.rows.empty()) {
+    section.blocks.emplace_back(
+        Fold{.summary = "What the sharpness cost",
+             .blocks = {CaptionedTable{"Each power iteration, its end and its cost", std::move(cost)}},
+             .on_page_only = true});
+  }
+  std::ranges::move(missing, std::back_inserter(section.blocks));
+  section.blocks.emplace_back(Note{
+      "Gradient norms are those of the weights of convolutions and products, in the order of the network, before "
+      "clipping. The effective learning rate is lr / norm² of weights whose scale the norm behind them takes away; "
+      "curves show the middle one of them. Saturation is the share of a bounded norm's inputs at which its slope is "
+      "below a tenth of the largest. Sharpness is the largest eigenvalue of the Hessian of the loss of the first "
+      "batch. "
+      "The first seed of each row is shown."});
   return section;
 }
 

@@ -213,11 +213,11 @@ std::string to_json(const Parts& parts) {
 }
 
 std::string to_html(const Parts& parts) {
-  return to_html(page_of(parts));
+  return to_html(document_of(page_of(parts)));
 }
 
 std::string to_markdown(const Parts& parts) {
-  return to_markdown(page_of(parts));
+  return to_markdown(document_of(page_of(parts)));
 }
 
 void write_report(const Parts& parts, const train::HeldFolder& folder) {

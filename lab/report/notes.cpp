@@ -2,6 +2,7 @@
 #include "lab/report/decide_rows.h"
 #include "lab/report/report.h"
 #include "lab/report/table.h"
+#include "lab/statistics/robust.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>
@@ -84,8 +85,17 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::
   if (!different.empty()) {
     return {listed(different) + "."};
   }
-  return all_known(rows, &Row::accuracy_difference) ? std::vector<std::string>{"no difference of accuracy was found."}
-                                                    : std::vector<std::string>();
+  if (!all_known(rows, &Row::accuracy_difference)) {
+    return {};
+  }
+  const Outlook* hardest = nullptr;
+  for (const Row& row : rows) {
+    if (row.outlook && (hardest == nullptr || is_harder(*row.outlook, *hardest))) {
+      hardest = &*row.outlook;
+    }
+  }
+  return {hardest == nullptr ? "no difference of accuracy was found."
+                             : fmt::format("accuracy is undecided ({}).", format_outlook(*hardest))};
 }
 
 }  // namespace
@@ -100,8 +110,8 @@ std::vector<std::string> answers_of(const Comparison& comparison) {
     timed.push_back(timing_group(rows.front()));
     std::vector<std::string> sentences = first ? tax_sentences(rows, comparison.recipe) : std::vector<std::string>();
     for (std::string& sentence : accuracy_sentences(rows, comparison.recipe)) {
-      if (!sentences.empty() && sentence.starts_with("no ")) {
-        sentence[0] = 'N';
+      if (!sentences.empty() && (sentence.starts_with("no ") || sentence.starts_with("accuracy "))) {
+        sentence[0] = static_cast<char>(sentence[0] - 'a' + 'A');
       }
       sentences.push_back(std::move(sentence));
     }
@@ -165,6 +175,40 @@ std::string tax_note(const Comparison& comparison) {
     }
   }
   return note;
+}
+
+std::string busy_note(const Comparison& comparison) {
+  std::vector<std::string> groups;
+  for (const Timing& timing : comparison.timings) {
+    bool apart = false;
+    double least = std::numeric_limits<double>::infinity();
+    double most = 0;
+    for (size_t norm = 0; norm < timing.norms.size(); ++norm) {
+      std::vector<double> seconds;
+      for (const std::vector<double>& round : timing.rounds) {
+        if (std::isfinite(round[norm])) {
+          seconds.push_back(round[norm]);
+          least = std::min(least, round[norm]);
+          most = std::max(most, round[norm]);
+        }
+      }
+      constexpr size_t kFewest = 4;  // of which quartiles can be taken
+      apart |= seconds.size() >= kFewest && are_far_apart(quartiles_of(seconds), median_interval(seconds).median);
+    }
+    if (apart) {
+      groups.push_back(
+          fmt::format("{} ({:.2g} to {:.2g} s a step)", group_label(comparison, timing.group), least, most));
+    }
+  }
+  constexpr size_t kMostNamed = 4;
+  const size_t more = groups.size() - std::min(groups.size(), kMostNamed);
+  groups.resize(groups.size() - more);
+  return groups.empty() ? ""
+                        : fmt::format(
+                              "Warning: the machine had other work while steps were timed: {}{}. Quartiles lie more "
+                              "than half of the median apart. Norms of one round met the same moment, so the tax is "
+                              "less disturbed than images per second; measure again.",
+                              fmt::join(groups, "; "), more > 0 ? fmt::format("; and {} more", more) : "");
 }
 
 std::string tuning_note(const Comparison& comparison) {
@@ -262,9 +306,9 @@ std::string parts_note(const Comparison& comparison) {
 }
 
 std::vector<std::string> notes_of(const Comparison& comparison) {
-  std::vector<std::string> notes = {parts_note(comparison),    start_note(comparison),       tax_note(comparison),
-                                    accuracy_note(comparison), interaction_note(comparison), decision_note(comparison),
-                                    tuning_note(comparison)};
+  std::vector<std::string> notes = {busy_note(comparison),        parts_note(comparison),    start_note(comparison),
+                                    tax_note(comparison),         accuracy_note(comparison), alike_note(comparison),
+                                    interaction_note(comparison), decision_note(comparison), tuning_note(comparison)};
   std::erase(notes, "");
   return notes;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,13 @@ struct Findings {
   std::vector<std::string> groups;  ///< all, known or not
   bool known = false;               ///< for at least one norm
   bool waiting = false;             ///< runs or rounds are missing
+  std::optional<Outlook> hardest;   ///< what would decide all that is undecided
 
-  void add(const std::string& norm, const std::string& group, const Decision& decision) {
+  void add(const std::string& norm, const std::string& group, const Decision& decision,
+           const std::optional<Outlook>& outlook = {}) {
+    if (outlook && (!hardest || is_harder(*outlook, *hardest))) {
+      hardest = outlook;
+    }
     known |= decision.known();
     waiting |= decision.state == Decision::State::waiting;
     if (decision.found()) {
@@ -164,7 +170,7 @@ void add(Answers& answers, const NamedComparison& source) {
         answers.tax.add(norm, label(group), *row.tax);
       }
       if (row.accuracy_difference) {
-        answers.accuracy.add(norm, label(row), *row.accuracy_difference);
+        answers.accuracy.add(norm, label(row), *row.accuracy_difference, row.outlook);
       }
     }
   }
@@ -252,7 +258,8 @@ std::string accuracy_clause(const Answers& answers) {
     return wide && answers.to_come == 0 ? span_clause(answers) : "these runs cannot show a difference of accuracy";
   }
   if (accuracy.found.empty()) {
-    return std::string("no difference of accuracy was found") + (accuracy.waiting ? " so far" : "");
+    return accuracy.hardest ? fmt::format("accuracy is undecided ({})", format_outlook(*accuracy.hardest))
+                            : std::string("no difference of accuracy was found") + (accuracy.waiting ? " so far" : "");
   }
   return found_clause(accuracy, {.whole =
                                      [](const Finding& one) {
@@ -277,7 +284,7 @@ std::string progress_of(const Answers& answers) {
 
 /// Capitalizes the text, unless it begins with the name of a norm.
 std::string as_sentence(std::string text) {
-  for (const std::string_view word : {"no ", "nothing ", "these ", "the ", "rounds "}) {
+  for (const std::string_view word : {"no ", "nothing ", "these ", "the ", "rounds ", "accuracy "}) {
     if (text.starts_with(word)) {
       text[0] = static_cast<char>(text[0] - 'a' + 'A');
       break;

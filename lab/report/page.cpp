@@ -1,13 +1,13 @@
 #include "lab/report/page.h"
 
-#include "core/quoting.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <utility>
+#include <variant>
 
 namespace norma::lab {
 
@@ -33,6 +33,72 @@ std::string label_of_group(const Settings& settings, const std::vector<Axis>& ax
   return values.empty() ? settings.model : fmt::format("{} with {}", settings.model, fmt::join(values, ", "));
 }
 
+/// The distinct values of all comparisons: "cpu; cuda:0".
+template <class F>
+std::string each_once(const Page& page, F&& value_of) {
+  std::vector<std::string> values;
+  for (const NamedComparison& source : page.sources) {
+    std::string value = value_of(*source.comparison);
+    if (!value.empty() && std::ranges::find(values, value) == values.end()) {
+      values.push_back(std::move(value));
+    }
+  }
+  return fmt::format("{}", fmt::join(values, "; "));
+}
+
+std::string seeds_of(const Page& page) {
+  std::vector<uint64_t> seeds;
+  for (const NamedComparison& source : page.sources) {
+    for (const Cell& cell : source.comparison->cells) {
+      if (std::ranges::find(seeds, cell.seed) == seeds.end()) {
+        seeds.push_back(cell.seed);
+      }
+    }
+  }
+  return seeds.size() > 10 ? fmt::format("{}", seeds.size()) : fmt::format("{}", fmt::join(seeds, ", "));
+}
+
+std::vector<std::pair<std::string, std::string>> key_facts(const Page& page) {
+  int64_t finished = 0;
+  int64_t failed = 0;
+  for (const NamedComparison& source : page.sources) {
+    finished += std::ranges::count(source.comparison->cells, CellState::finished, &Cell::state);
+    failed += std::ranges::count(source.comparison->cells, CellState::failed, &Cell::state);
+  }
+  Facts facts;
+  facts.add("runs", fmt::format("{} of {} finished{}", finished, page.cells,
+                                failed > 0 ? fmt::format(", {} failed", failed) : ""));
+  facts.add("data", each_once(page, data_text));
+  facts.add("seeds", seeds_of(page));
+  facts.add("machine", each_once(page, [](const Comparison& c) { return machine_text(c.environment); }));
+  facts.add("begun", each_once(page, [](const Comparison& c) { return c.date; }));
+  return facts.facts;
+}
+
+size_t style_of(const Page& page, const Telemetry* telemetry) {
+  for (const PageGroup& group : page.groups) {
+    for (const PageRow& row : group.rows) {
+      if (std::ranges::any_of(row.cells,
+                              [&](const Cell* cell) { return cell->telemetry && &*cell->telemetry == telemetry; })) {
+        return row.style;
+      }
+    }
+  }
+  return 0;
+}
+
+std::vector<NamedTelemetry> telemetry_of(const Page& page) {
+  std::vector<NamedTelemetry> runs;
+  for (const NamedComparison& source : page.sources) {
+    for (NamedTelemetry& run : named_telemetry(*source.comparison)) {
+      run.label += source.name.empty() ? "" : " · " + source.name;
+      run.style = style_of(page, run.telemetry);
+      runs.push_back(std::move(run));
+    }
+  }
+  return runs;
+}
+
 }  // namespace
 
 Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
@@ -46,7 +112,7 @@ Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
       answers.push_back(name + answer);
     }
     for (const std::string& note : notes_of(comparison)) {
-      notes.push_back(name + note);
+      notes.push_back({.text = name + note, .is_warning = note == busy_note(comparison)});
     }
     for (Row& row : summarize(comparison)) {
       PageRow made{.source = &source, .row = {}, .label = train::norm_label(row.norm, comparison.recipe), .cells = {}};
@@ -63,8 +129,7 @@ Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
       }
       const Settings settings = comparison_group(row);
       made.row = std::move(row);
-      auto group = std::find_if(groups.begin(), groups.end(),
-                                [&](const PageGroup& other) { return other.settings == settings; });
+      auto group = std::ranges::find(groups, settings, &PageGroup::settings);
       if (group == groups.end()) {
         groups.push_back({.settings = settings, .label = label_of_group(settings, axes), .rows = {}});
         group = groups.end() - 1;
@@ -74,38 +139,48 @@ Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
   }
 }
 
-std::string section_head(std::string_view id, std::string_view title) {
-  return fmt::format("<h2 id=\"{}\">{}</h2>\n", id, escape_html(title));
+Document document_of(const Page& page) {
+  Document document{.title = "What the norm costs, and what it buys",
+                    .headline = opening_of(page.sources),
+                    .answers = page.answers,
+                    .key_facts = key_facts(page),
+                    .sections = {axes_section(page), results_section(page)}};
+  std::vector<Section>& sections = document.sections;
+  std::ranges::move(figure_sections(page), std::back_inserter(sections));
+  std::ranges::move(telemetry_sections(telemetry_of(page)), std::back_inserter(sections));
+  sections.insert(sections.end(), {meaning_section(), settings_section(page), runs_section(page)});
+  return document;
 }
 
-std::string figure(std::string_view title, std::string_view note, std::string_view chart) {
-  return fmt::format("<figure><figcaption>{}{}</figcaption>\n{}</figure>\n", escape_html(title),
-                     note.empty() ? "" : fmt::format("<p>{}</p>", escape_html(note)), chart);
+std::string to_html(const Comparison& comparison) {
+  return to_html(document_of(Page({{.name = "", .comparison = &comparison}})));
 }
 
-std::string figures(const std::vector<std::string>& charts, size_t open) {
-  std::string shown;
-  std::string folded;
-  for (size_t i = 0; i < charts.size(); ++i) {
-    (i < open ? shown : folded) += charts[i];
+std::string to_markdown(const Comparison& comparison) {
+  return to_markdown(document_of(Page({{.name = "", .comparison = &comparison}})));
+}
+
+std::string to_table(const Comparison& comparison) {
+  const Section results = results_section(Page({{.name = "", .comparison = &comparison}}));
+  const std::string answer = answer_of(comparison);
+  std::string text;
+  for (const Block& block : results.blocks) {
+    if (const auto* table = std::get_if<ResultTable>(&block)) {
+      text += to_text(table->table) + answer + (answer.empty() ? "" : "\n");
+    } else if (const auto* note = std::get_if<Note>(&block)) {
+      text += note->text + "\n";
+    }
   }
-  std::string html = shown.empty() ? "" : fmt::format("<div class=\"figures\">\n{}</div>\n", shown);
-  if (!folded.empty()) {
-    const size_t count = charts.size() - open;
-    html += fmt::format(
-        "<details class=\"fold\"><summary>{}{} chart{}</summary>\n<div class=\"figures\">\n{}</div></details>\n", count,
-        open > 0 ? " more" : "", count == 1 ? "" : "s", folded);
-  }
-  return html;
+  return text;
 }
 
-std::string origin_text(const PartOrigin& part) {
-  return fmt::format("begun {} on {} by: {}", part.date, machine_text(part.environment), part.command);
-}
-
-std::string length_of(const train::Recipe& recipe) {
-  return recipe.images > 0 ? format_count(recipe.images) + " images"
-                           : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");
+std::string data_text(const Comparison& comparison) {
+  const train::Recipe& recipe = comparison.recipe;
+  const std::string length = recipe.images > 0
+                                 ? format_count(recipe.images) + " images"
+                                 : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");
+  return fmt::format("{} of {} at {}×{}", length, values_of(comparison, "dataset"), recipe.image_size,
+                     recipe.image_size);
 }
 
 }  // namespace norma::lab

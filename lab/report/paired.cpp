@@ -8,6 +8,17 @@ namespace norma::lab {
 
 namespace {
 
+constexpr double kPoints = 100;
+
+/// The mean accuracy of the references, in points.
+double mean_of_references(const std::vector<PairedRun>& runs) {
+  double sum = 0;
+  for (const PairedRun& run : runs) {
+    sum += kPoints * run.reference->accuracy;
+  }
+  return runs.empty() ? 0 : sum / static_cast<double>(runs.size());
+}
+
 bool may_still_come(const Cell& cell) {
   return cell.state != CellState::finished && cell.state != CellState::failed;
 }
@@ -55,15 +66,19 @@ std::vector<ImageDifferences> image_differences(const std::vector<PairedRun>& ru
 }
 
 Scatter scatter_of(const std::vector<PairedRun>& runs) {
-  if (const std::vector<ImageDifferences> differences = image_differences(runs); !differences.empty()) {
-    return scatter_of(differences);
+  Scatter scatter;
+  if (const std::vector<ImageDifferences> images = image_differences(runs); !images.empty()) {
+    scatter = scatter_of(images);
+  } else {
+    std::vector<double> differences;
+    for (const auto& [norm, reference] : runs) {
+      differences.push_back(kPoints * (norm->accuracy - reference->accuracy));
+    }
+    scatter = scatter_of(differences);
   }
-  constexpr double kPoints = 100;
-  std::vector<double> differences;
-  for (const auto& [norm, reference] : runs) {
-    differences.push_back(kPoints * (norm->accuracy - reference->accuracy));
-  }
-  return scatter_of(differences);
+  const double reference = mean_of_references(runs);
+  scatter.possible = {.low = -reference, .high = kPoints - reference};
+  return scatter;
 }
 
 Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<PairedRun>& to) {
@@ -78,13 +93,16 @@ Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<Pa
   }
   std::vector<double> differences;
   for (size_t i = 0; i < before.size(); ++i) {
-    const auto gain = [](const PairedRun& run) { return 100 * (run.norm->accuracy - run.reference->accuracy); };
+    const auto gain = [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); };
     differences.push_back(gain(after[i]) - gain(before[i]));
   }
   Scatter scatter = scatter_of(differences);
   if (before.empty()) {
     return scatter;
   }
+  const double of_references = mean_of_references(after) - mean_of_references(before);
+  const Interval possible = {.low = -kPoints - of_references, .high = kPoints - of_references};
+  scatter.possible = possible;
   std::vector<ImageDifferences> images = image_differences(after);
   const std::vector<ImageDifferences> earlier = image_differences(before);
   if (images.empty() || earlier.empty()) {
@@ -96,7 +114,9 @@ Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<Pa
         images[seed][i] = static_cast<int8_t>(images[seed][i] - earlier[seed][i]);
       }
     }
-    return scatter_of(images);
+    scatter = scatter_of(images);
+    scatter.possible = possible;
+    return scatter;
   }
   const Scatter first = scatter_of(earlier);
   const Scatter second = scatter_of(images);

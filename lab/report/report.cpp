@@ -249,17 +249,13 @@ std::string not_known(const Decision& decision, std::string_view pair) {
              : fmt::format("not known after {} {}{}", decision.pairs, pair, decision.pairs == 1 ? "" : "s");
 }
 
-std::string where_found(const Decision& decision, const std::string& text) {
-  return decision.found() ? text : "none found: " + text;
-}
-
 }  // namespace
 
 std::string format_tax(const std::optional<Decision>& tax) {
   if (!tax) {
     return "–";
   }
-  return tax->known() ? where_found(*tax, format_share(*tax)) : not_known(*tax, "round");
+  return !tax->known() ? not_known(*tax, "round") : (tax->found() ? "" : "none found: ") + format_share(*tax);
 }
 
 std::string format_share(const Decision& tax) {
@@ -276,8 +272,9 @@ std::string format_difference(const std::optional<Decision>& difference) {
   }
   const std::string text = fmt::format("{:+.2f} ({:.2f} to {:.2f}), {}", difference->difference, difference->low,
                                        difference->high, format_chance(difference->chance));
-  const bool equal = difference->equal && !difference->found();
-  return equal ? fmt::format("none found, equal within {}: {}", kEqualPoints, text) : where_found(*difference, text);
+  return difference->found() ? text
+         : difference->equal ? fmt::format("none found, equal within {}: {}", kEqualPoints, text)
+                             : "undecided: " + text;
 }
 
 Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes) {
@@ -303,6 +300,9 @@ Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& 
     }
     line.add(name);
     line.remark = row->problem;
+    if (row->seeds > 1 && !row->problem.empty()) {
+      line.remark = fmt::format("{} of {} seeds; {}", row->finished, row->seeds, row->problem);
+    }
     if (row->finished > 0) {
       line.add(format_spread(row->accuracy, 2, 100));
       if (tested) {
@@ -313,32 +313,9 @@ Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& 
       }
       line.add(format_spread(row->loss, 4), format_spread(row->images_per_second, 1), format_tax(row->tax),
                format_bytes(row->peak_bytes), format_count(row->parameters));
-      if (!row->problem.empty()) {
-        line.remark = fmt::format("{} of {} seeds; {}", row->finished, row->seeds, row->problem);
-      }
     }
   }
   return table;
-}
-
-std::string to_table(const Comparison& comparison) {
-  const std::vector<Row> rows = summarize(comparison);
-  std::vector<NamedRow> named;
-  for (const Row& row : rows) {
-    named.push_back({.name = train::norm_label(row.norm, comparison.recipe), .row = &row});
-  }
-  Table table = results_table(named, varying_axes(comparison));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].finished == 0 && rows[i].seeds > 1) {
-      table.rows[i].remark = fmt::format("0 of {} seeds; {}", rows[i].seeds, rows[i].problem);
-    }
-  }
-  const std::string answer = answer_of(comparison);
-  std::string text = to_text(table) + answer + (answer.empty() ? "" : "\n");
-  for (const std::string& note : notes_of(comparison)) {
-    text += note + "\n";
-  }
-  return text;
 }
 
 Table cell_table(const Comparison& comparison) {
@@ -367,17 +344,17 @@ Table cell_table(const Comparison& comparison) {
     }
     line.add(to_string(cell.state));
     if (cell.state == CellState::finished) {
-      // The tax belongs to the norm, whatever the seed.
+      // The tax belongs to the norm, whatever the seed, and so do images per second of the same steps.
       const auto row =
           std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_but_seed(other, cell); });
       const auto share = [&](double Decision::*value) {
         return row->tax && row->tax->known() ? fmt::format("{:.6f}", *row->tax.*value) : "";
       };
       const auto of_fit = [&](double Fit::*value) { return cell.fit ? fmt::format("{}", *cell.fit.*value) : ""; };
-      line.add(cell.accuracy, cell.loss, of_fit(&Fit::accuracy), of_fit(&Fit::loss),
-               fmt::format("{:.3f}", cell.images_per_second), share(&Decision::difference), share(&Decision::low),
-               share(&Decision::high), cell.peak_bytes, cell.peak_resident, cell.parameters, cell.losses.size(),
-               fmt::format("{:.3f}", cell.seconds));
+      const double rate = row->rate_in_turns ? row->images_per_second.mean : cell.images_per_second;
+      line.add(cell.accuracy, cell.loss, of_fit(&Fit::accuracy), of_fit(&Fit::loss), fmt::format("{:.3f}", rate),
+               share(&Decision::difference), share(&Decision::low), share(&Decision::high), cell.peak_bytes,
+               cell.peak_resident, cell.parameters, cell.losses.size(), fmt::format("{:.3f}", cell.seconds));
     }
     line.cells.resize(table.heads.size() - 1);
     line.add(cell.reason);

@@ -123,6 +123,7 @@ struct Comparison {
   std::string command;                 ///< the command line
   std::string date;                    ///< when the comparison began
   std::string study = {};              ///< the name of the study whose grid it has; "": none
+  std::string study_text = {};         ///< Study::text of a user's study
   int64_t part_count = 0;              ///< the parts into which the cells were dealt; 0: it was not divided
   std::vector<PartOrigin> parts = {};  ///< those here, by number; environment, command, date are the first one's
 };
@@ -153,15 +154,17 @@ struct Row : Settings {
   /// To the reference, in points, seed by seed; none for the reference, and with one seed.
   std::optional<Decision> accuracy_difference;
   std::optional<Scatter> scatter;  ///< of accuracy_difference, once all runs are made
-  /// With one seed: the test over images beside the reference's network (only_first: this norm's), p times the number
-  /// of such tests.
+  std::optional<Outlook> outlook;  ///< what would decide, where accuracy_difference is undecided
+  /// With one seed: the test over images beside the reference's network (only_first: this norm's), p times
+  /// image_tests().
   std::optional<Mcnemar> images;
   Spread loss;
-  std::optional<Spread> fit_loss;  ///< of Cell::fit; none if no cell has it
-  Spread images_per_second;        ///< of the tax's rounds, if there are any, else of the runs
-  bool rate_in_turns = false;      ///< true: images_per_second is of the rounds
-  std::optional<Decision> tax;     ///< share of the reference's throughput that is lost; none without rounds
-  int64_t peak_bytes = 0;          ///< the largest over the seeds
+  std::optional<Spread> fit_loss;            ///< of Cell::fit; none if no cell has it
+  Spread images_per_second;                  ///< of the tax's rounds, if there are any, else of the runs
+  bool rate_in_turns = false;                ///< true: images_per_second is of the rounds (decide_rows.h)
+  std::optional<Interval> rate_within = {};  ///< of images_per_second, as of the tax; none where that is not known
+  std::optional<Decision> tax;               ///< share of the reference's throughput that is lost; none without rounds
+  int64_t peak_bytes = 0;                    ///< the largest over the seeds
   int64_t peak_resident = 0;
   int64_t parameters = 0;
 };
@@ -244,14 +247,13 @@ std::string format_count(int64_t count);
 std::string format_tax(const std::optional<Decision>& tax);
 /// "3.1 % (1.4 to 5.0)"
 std::string format_share(const Decision& tax);
-/// "+0.42 (0.10 to 0.74), p 0.031" in points; "none found, equal within 0.3: …"; if unknown as in format_tax(), in
-/// seeds.
+/// "+0.42 (0.10 to 0.74), p 0.031" in points; "none found, equal within 0.3: …"; "undecided: …"; if unknown as in
+/// format_tax(), in seeds.
 std::string format_difference(const std::optional<Decision>& difference);
 /// "p 0.031", "p < 0.001"
 std::string format_chance(double chance);
-/// "about 6 more seeds would decide", at the level of so many tests; "more seeds would not decide: 50 test images are
-/// too few"
-std::string format_outlook(const Scatter& scatter, int64_t tests);
+/// "about 6 more seeds would decide"; "more seeds would not decide: 50 test images are too few"
+std::string format_outlook(const Outlook& outlook);
 
 // --- what is said of the figures --------------------------------------------------------------------------------
 /// A sentence or two for each comparison_group() with a known result: the norms that cost more or less than batch norm,
@@ -261,7 +263,7 @@ std::string answer_of(const Comparison& comparison);
 /// share one.
 std::vector<std::string> answers_of(const Comparison& comparison);
 /// What is not in answers_of(): the norms that are equal to batch norm, those that are not decided and what would
-/// decide them, and what one seed says; "" if there is nothing to compare.
+/// decide them, whether there are too few seeds, and what one seed says; "" if there is nothing to compare.
 std::string accuracy_note(const Comparison& comparison);
 /// The differences between norms and batch norm that change along an axis (interaction.h); "" if there is none to test.
 std::string interaction_note(const Comparison& comparison);
@@ -269,11 +271,15 @@ std::string interaction_note(const Comparison& comparison);
 std::string tax_note(const Comparison& comparison);
 /// The learning rates found, and those at the edge of the tried range; "" if none was tried.
 std::string tuning_note(const Comparison& comparison);
+/// Norms whose seeds are all right on equally many images, as networks that answer few classes are; "" without any.
+std::string alike_note(const Comparison& comparison);
+/// A warning if rounds of timing lie far apart (are_far_apart()), with their least and longest step; "" if none do.
+std::string busy_note(const Comparison& comparison);
 /// The rule by which norms differ from the reference (decision.h); "" if no norm is measured against one.
 std::string decision_note(const Comparison& comparison);
 /// The parts that are here or missing, and whether they ran on different machines; "" if it was not divided.
 std::string parts_note(const Comparison& comparison);
-/// The notes below a table: those of the six above and start_note() that are not "", parts first, tuning last.
+/// The notes below a table: those above and start_note() that are not "", the warning first, tuning last.
 std::vector<std::string> notes_of(const Comparison& comparison);
 
 /// A network that runs start from is trained with this many times as many images, or epochs, as a run.

@@ -3,7 +3,7 @@
 #include "core/parse_number.h"
 #include "data/json.h"
 #include "lab/report/report.h"
-#include "lab/report/source_json.h"
+#include "lab/studies/study.h"
 #include "lab/telemetry/telemetry.h"
 #include "train/ranges.h"
 
@@ -371,6 +371,31 @@ void read_parts(const nlohmann::json& json, const std::string& where, Comparison
   }
 }
 
+/// Comparison::source_classes and Comparison::sources.
+Json source_to_json(const Comparison& comparison) {
+  Json networks = Json::array();
+  for (const SourceNetwork& source : comparison.sources) {
+    networks.push_back({{"model", source.model}, {"accuracy", source.accuracy}, {"sha256", source.sha256}});
+  }
+  return {{"classes", comparison.source_classes}, {"networks", std::move(networks)}};
+}
+
+void read_source(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
+  comparison.source_classes = data::json_field<std::vector<int64_t>>(where, json, "classes");
+  check(comparison.source_classes.size() > 1, where, "classes: expected two or more, got {}",
+        comparison.source_classes.size());
+  check(json.contains("networks") && json["networks"].is_array(), where, "networks: expected a list");
+  for (const nlohmann::json& one : json["networks"]) {
+    const std::string place = fmt::format("{}: network {}", where, comparison.sources.size() + 1);
+    const SourceNetwork source{.model = data::json_field<std::string>(place, one, "model"),
+                               .accuracy = data::json_field<double>(place, one, "accuracy"),
+                               .sha256 = data::json_field<std::string>(place, one, "sha256")};
+    check(source.accuracy >= 0 && source.accuracy <= 1, place, "accuracy: expected a number from 0 to 1, got {}",
+          source.accuracy);
+    comparison.sources.push_back(source);
+  }
+}
+
 }  // namespace
 
 int64_t version_of(const std::string& format, std::string_view kind, int64_t latest, const std::string& where) {
@@ -410,6 +435,9 @@ std::string to_json(const Comparison& comparison) {
   }
   if (!comparison.study.empty()) {
     json["study"] = comparison.study;
+  }
+  if (!comparison.study_text.empty()) {
+    json["study_text"] = comparison.study_text;
   }
   if (comparison.budget > 0) {
     json["budget"] = comparison.budget;
@@ -454,6 +482,10 @@ Comparison comparison_from_json(const std::string& text, const std::string& wher
     comparison.dynamics = parse_dynamics(where, data::json_field<std::string>(where, json, "dynamics"));
   }
   read_if_there(json, where, "study", comparison.study);
+  read_if_there(json, where, "study_text", comparison.study_text);
+  if (!comparison.study_text.empty()) {
+    study_from_toml(comparison.study_text, where + ": study_text", comparison.study);
+  }
   read_if_there(json, where, "budget", comparison.budget);
   check(comparison.budget > 0 || !json.contains("budget"), where, "budget: expected seconds above 0, got {}",
         comparison.budget);

@@ -1,7 +1,4 @@
-#include "core/error.h"
-#include "data/json.h"
 #include "lab/report/report.h"
-#include "lab/report/source_json.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>
@@ -63,30 +60,6 @@ std::string start_note(const Comparison& comparison) {
          (std::ranges::any_of(comparison.sources, [](const SourceNetwork& source) { return source.sha256.empty(); })
               ? " Each part has trained its own, and they are not the same."
               : "");
-}
-
-nlohmann::ordered_json source_to_json(const Comparison& comparison) {
-  nlohmann::ordered_json networks = nlohmann::ordered_json::array();
-  for (const SourceNetwork& source : comparison.sources) {
-    networks.push_back({{"model", source.model}, {"accuracy", source.accuracy}, {"sha256", source.sha256}});
-  }
-  return {{"classes", comparison.source_classes}, {"networks", std::move(networks)}};
-}
-
-void read_source(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
-  comparison.source_classes = data::json_field<std::vector<int64_t>>(where, json, "classes");
-  check(comparison.source_classes.size() > 1, where, "classes: expected two or more, got {}",
-        comparison.source_classes.size());
-  check(json.contains("networks") && json["networks"].is_array(), where, "networks: expected a list");
-  for (const nlohmann::json& one : json["networks"]) {
-    const std::string place = fmt::format("{}: network {}", where, comparison.sources.size() + 1);
-    const SourceNetwork source{.model = data::json_field<std::string>(place, one, "model"),
-                               .accuracy = data::json_field<double>(place, one, "accuracy"),
-                               .sha256 = data::json_field<std::string>(place, one, "sha256")};
-    check(source.accuracy >= 0 && source.accuracy <= 1, place, "accuracy: expected a number from 0 to 1, got {}",
-          source.accuracy);
-    comparison.sources.push_back(source);
-  }
 }
 
 }  // namespace norma::lab

@@ -70,25 +70,6 @@ std::string to_csv(const Table& table) {
   return text;
 }
 
-std::string to_html(const Table& table, std::string_view caption) {
-  std::string html = fmt::format(
-      "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"{0}\"><table class=\"dense\">\n"
-      "<caption>{0}</caption>\n<thead><tr>",
-      escape_html(caption));
-  for (const std::string& head : table.heads) {
-    html += fmt::format("<th scope=\"col\">{}</th>", escape_html(head));
-  }
-  html += "</tr></thead>\n<tbody>\n";
-  for (const Table::Row& row : table.rows) {
-    html += fmt::format("<tr><th scope=\"row\">{}</th>", escape_html(row.cells.front()));
-    for (size_t i = 1; i < row.cells.size(); ++i) {
-      html += fmt::format("<td>{}</td>", escape_html(row.cells[i]));
-    }
-    html += "</tr>\n";
-  }
-  return html + "</tbody></table></div>\n";
-}
-
 std::string format_percent(double share) {
   return fmt::format("{:.1f}", std::round(1000 * share) / 10 + 0.0);  // the 0 turns -0 into 0
 }

@@ -41,10 +41,6 @@ std::string to_text(const Table& table);
 std::string to_markdown(const Table& table);
 /// CSV (RFC 4180), without remarks.
 std::string to_csv(const Table& table);
-/// An HTML table with a caption. The first column names the rows. A table wider than the page scrolls sideways, by
-/// keyboard, too.
-std::string to_html(const Table& table, std::string_view caption);
-
 /// "-0.3" for -0.0031; never "-0.0".
 std::string format_percent(double share);
 

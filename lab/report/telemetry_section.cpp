@@ -1,6 +1,6 @@
 #include "lab/report/page.h"
 
-#include "core/quoting.h"
+#include "lab/report/decide_rows.h"
 #include "lab/telemetry/summary.h"
 #include "train/recipe.h"
 
@@ -41,15 +41,34 @@ std::string figure_text(const std::optional<LayerFigure>& figure, bool percent =
   return fmt::format("{} ({}, step {})", value, figure->layer, figure->step);
 }
 
-std::string times(const std::vector<NamedTelemetry>& runs) {
-  std::string page;
+/// The same parts of a step that takes so long.
+StepTime in_seconds(StepTime time, std::optional<double> seconds) {
+  const double factor = seconds && time.total() > 0 ? *seconds / time.total() : 1;
+  for (double* part : {&time.forward, &time.backward, &time.optimizer}) {
+    *part *= factor;
+  }
+  for (std::optional<PassTime>* pass : {&time.forward_split, &time.backward_split}) {
+    if (*pass) {
+      for (double* part : {&(*pass)->norm, &(*pass)->convolution, &(*pass)->product, &(*pass)->rest}) {
+        *part *= factor;
+      }
+    }
+  }
+  return time;
+}
+
+Section times(const std::vector<NamedTelemetry>& runs) {
+  Section section{.id = "step", .menu = "Step time", .title = "Where the step's time goes"};
+  bool scaled = false;
   Table table{.heads = {"network", "norm", "step ms", "forward", "backward", "optimizer", "norms", "convolutions",
-                        "products", "rest", "img/s least / median / most", "kept for backward", "by norms"}};
+                        "products", "rest", "rate of steps, % of the median", "kept for backward", "by norms"},
+              .words = 2};
   for (const NamedTelemetry& run : runs) {
-    const StepTime& time = run.telemetry->step_time;
-    if (time.samples == 0) {
+    if (run.telemetry->step_time.samples == 0) {
       continue;
     }
+    scaled |= run.step_seconds.has_value();
+    const StepTime time = in_seconds(run.telemetry->step_time, run.step_seconds);
     Table::Row& row = table.add(run.group, run.label, milliseconds(time.total()), share_of_step(time.forward, time),
                                 share_of_step(time.backward, time), share_of_step(time.optimizer, time));
     if (time.forward_split && time.backward_split) {
@@ -63,25 +82,31 @@ std::string times(const std::vector<NamedTelemetry>& runs) {
       row.add("–", "–", "–", "–");
     }
     const Throughput& rate = run.telemetry->throughput;
-    row.add(fmt::format("{:.0f} / {:.0f} / {:.0f}", rate.min, rate.median, rate.max),
+    row.add(rate.median > 0
+                ? fmt::format("{:.0f} to {:.0f}", 100 * rate.min / rate.median, 100 * rate.max / rate.median)
+                : "–",
             format_bytes(run.telemetry->saved_bytes()), format_bytes(saved_bytes(*run.telemetry, LayerKind::norm)));
   }
-  if (table.rows.empty()) {
-    return page;
+  if (!table.rows.empty()) {
+    section.blocks = {
+        CaptionedTable{"Milliseconds of a training step, and their share of it", std::move(table)},
+        Note{fmt::format(
+            "Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. {}Norms, "
+            "convolutions, products and the rest are forward and backward together; a relu that a norm's op adds "
+            "counts "
+            "as norm. What is kept for backward counts once, for the first layer that keeps it.",
+            scaled
+                ? "Runs met different moments of the machine, so each step is scaled to the time that the images per "
+                  "second of the results say; its shares are the run's own. "
+                : "")}};
   }
-  page += section_head("step", "Where the step's time goes");
-  page += to_html(table, "Milliseconds of a training step, and their share of it");
-  page +=
-      "<p class=\"note\">Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. "
-      "Norms, convolutions, products and the rest are forward and backward together; a relu that a norm's op adds "
-      "counts "
-      "as norm. What is kept for backward counts once, for the first layer that keeps it.</p>\n";
-  return page;
+  return section;
 }
 
-std::string ledgers(const std::vector<NamedTelemetry>& runs) {
-  std::string page;
-  Table table{.heads = {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"}};
+Section ledgers(const std::vector<NamedTelemetry>& runs) {
+  Section section{.id = "ledger", .menu = "Implicit copies", .title = "Implicit copies"};
+  Table table{.heads = {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"},
+              .words = 7};
   size_t known = 0;
   size_t clean = 0;
   for (const NamedTelemetry& run : runs) {
@@ -102,15 +127,15 @@ std::string ledgers(const std::vector<NamedTelemetry>& runs) {
                 format_bytes(bytes));
     }
   }
-  if (known == 0) {
-    return page;
+  if (known > 0) {
+    section.blocks = {
+        Note{fmt::format("{} of {} networks make no copy of images in another memory format.", clean, known)}};
   }
-  page += fmt::format("{}<p class=\"note\">{} of {} networks make no copy of images in another memory format.</p>\n",
-                      section_head("ledger", "Implicit copies"), clean, known);
-  if (!table.rows.empty()) {
-    page += to_html(table, "Copies that a training step makes and nobody asked for by name");
+  if (known > 0 && !table.rows.empty()) {
+    section.blocks.emplace_back(
+        CaptionedTable{"Copies that a training step makes and nobody asked for by name", std::move(table)});
   }
-  return page;
+  return section;
 }
 
 void add_health(Table& table, const LayerHealth& layer) {
@@ -125,10 +150,11 @@ void add_health(Table& table, const LayerHealth& layer) {
             range(layer.gamma), range(layer.beta), layer.gap ? number(layer.gap->mean) : "–");
 }
 
-std::string health(const std::vector<NamedTelemetry>& runs) {
-  std::string page;
+Section health(const std::vector<NamedTelemetry>& runs) {
+  Section section{.id = "health", .menu = "Layers", .title = "Numbers in the layers"};
   Table table{.heads = {"network", "norm", "not finite", "largest |output|", "largest |gradient|",
-                        "least gradient deviation", "dead channels", "least γ", "largest γ", "largest batch norm gap"}};
+                        "least gradient deviation", "dead channels", "least γ", "largest γ", "largest batch norm gap"},
+              .words = 2};
   for (const NamedTelemetry& run : runs) {
     if (run.telemetry->health.empty()) {
       continue;
@@ -140,10 +166,9 @@ std::string health(const std::vector<NamedTelemetry>& runs) {
               figure_text(summary.largest_gamma), figure_text(summary.largest_gap));
   }
   if (table.rows.empty()) {
-    return page;
+    return section;
   }
-  page += section_head("health", "Numbers in the layers");
-  page += to_html(table, "The extremes of each run, with their layer and step");
+  section.blocks.emplace_back(CaptionedTable{"The extremes of each run, with their layer and step", std::move(table)});
   size_t shown = 0;
   for (const NamedTelemetry& run : runs) {
     if (run.telemetry->health.empty() || shown == kMostDetails) {
@@ -151,22 +176,21 @@ std::string health(const std::vector<NamedTelemetry>& runs) {
     }
     ++shown;
     const HealthSample& last = run.telemetry->health.back();
-    page += fmt::format("<details><summary>{} {}: all layers in step {}</summary>\n", escape_html(run.group),
-                        escape_html(run.label), last.step);
     Table layers{.heads = {"layer", "kind", "mean", "deviation", "largest", "gradient deviation", "largest gradient",
                            "not finite", "dead channels", "γ", "β", "batch norm gap"}};
     for (const LayerHealth& layer : last.layers) {
       add_health(layers, layer);
     }
-    page += to_html(layers, fmt::format("Layers of {} {}", run.group, run.label));
-    page += "</details>\n";
+    section.blocks.emplace_back(
+        Fold{.summary = fmt::format("{} {}: all layers in step {}", run.group, run.label, last.step),
+             .blocks = {CaptionedTable{fmt::format("Layers of {} {}", run.group, run.label), std::move(layers)}},
+             .on_page_only = true});
   }
-  page +=
-      "<p class=\"note\">Outputs are those of the layer with the activation that its op adds. A channel is dead when "
-      "it "
-      "is 0 for a whole batch. The gap of a batch norm is how far the means of a batch lie from the running ones, in "
-      "running standard deviations. results.json has all layers of all runs.</p>\n";
-  return page;
+  section.blocks.emplace_back(Note{
+      "Outputs are those of the layer with the activation that its op adds. A channel is dead when it is 0 for a whole "
+      "batch. The gap of a batch norm is how far the means of a batch lie from the running ones, in running standard "
+      "deviations. results.json has all layers of all runs."});
+  return section;
 }
 
 }  // namespace
@@ -191,20 +215,22 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
   }
   std::vector<NamedTelemetry> runs;
   for (const Cell* cell : chosen) {
+    std::optional<double> seconds = seconds_of_step(comparison, *cell);
+    if (seconds) {  // a step of a round has one batch
+      *seconds *= static_cast<double>(comparison.recipe.grad_accum_steps);
+    }
     const std::string_view remark = cell->state == CellState::failed ? " (failed)" : "";
     runs.push_back({.group = group_label(comparison, *cell),
                     .label = fmt::format("{}{}", train::norm_label(cell->norm, comparison.recipe), remark),
                     .telemetry = &*cell->telemetry,
-                    .dynamics = comparison.dynamics});
+                    .dynamics = comparison.dynamics,
+                    .step_seconds = seconds});
   }
   return runs;
 }
 
-std::vector<PageSection> telemetry_sections(const std::vector<NamedTelemetry>& runs) {
-  return {{.id = "step", .title = "Step time", .html = times(runs)},
-          {.id = "ledger", .title = "Implicit copies", .html = ledgers(runs)},
-          {.id = "health", .title = "Layers", .html = health(runs)},
-          dynamics_section(runs)};
+std::vector<Section> telemetry_sections(const std::vector<NamedTelemetry>& runs) {
+  return {times(runs), ledgers(runs), health(runs), dynamics_section(runs)};
 }
 
 }  // namespace norma::lab

@@ -8,11 +8,6 @@
 
 namespace norma::lab {
 
-struct Interval {
-  double low = 0;
-  double high = 0;
-};
-
 struct BootstrapOptions {
   int64_t resamples = 1000;
   double chance = 0.05;  ///< what the interval leaves out on both sides together

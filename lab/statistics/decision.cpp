@@ -28,10 +28,11 @@ Decision decide_by_mean(const Scatter& scatter, int64_t tests) {
       !(deviation > 1e-12 * std::abs(scatter.difference))) {  // all are the same, but for rounding; or NaN
     return decision;
   }
-  const double half = half_width(scatter, scatter.seeds, level_of(tests));
+  const Interval interval = interval_of(scatter, scatter.seeds, level_of(tests));
   decision.difference = scatter.difference;
-  decision.low = scatter.difference - half;
-  decision.high = scatter.difference + half;
+  decision.low = interval.low;
+  decision.high = interval.high;
+  decision.cut = interval.low == scatter.possible.low || interval.high == scatter.possible.high;
   decision.chance = std::min(1.0, static_cast<double>(tests) * chance_of(scatter));
   decision.equal = is_within(scatter, scatter.seeds, kEqualPoints, level_of(tests));
   decide(decision);

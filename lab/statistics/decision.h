@@ -30,6 +30,7 @@ struct Decision {
   double high = 0;
   double chance = 1;   ///< p of decide_by_mean(), times the number of tests, at most 1
   bool equal = false;  ///< shown to be within kEqualPoints (decide_by_mean())
+  bool cut = false;    ///< the interval ends where differences of accuracy can be no larger (Scatter::possible)
 
   [[nodiscard]] bool known() const { return state == State::none_found || state == State::found; }
   [[nodiscard]] bool found() const { return state == State::found; }

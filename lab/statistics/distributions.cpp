@@ -41,4 +41,12 @@ double heads_at_most(int64_t tosses, int64_t heads) {
   return boost::math::cdf(boost::math::binomial(static_cast<double>(tosses), kFair), static_cast<double>(heads));
 }
 
+std::pair<double, double> heads_interval(int64_t tosses, int64_t heads, double chance) {
+  using Binomial = boost::math::binomial_distribution<double>;
+  const auto trials = static_cast<double>(tosses);
+  const auto successes = static_cast<double>(heads);
+  return {Binomial::find_lower_bound_on_p(trials, successes, chance / 2),
+          Binomial::find_upper_bound_on_p(trials, successes, chance / 2)};
+}
+
 }  // namespace norma::lab

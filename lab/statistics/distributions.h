@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 // The distributions of tests and intervals, from Boost.Math.
 
@@ -20,5 +21,9 @@ double normal_below(double z);
 
 /// The probability of at most this many heads in tosses of a fair coin; 0 for fewer than 0.
 double heads_at_most(int64_t tosses, int64_t heads);
+
+/// The least and the largest probability of a head that such tosses leave possible, each with `chance` / 2 (Clopper and
+/// Pearson, 1934): 1/2 lies outside exactly where twice heads_at_most() of the rarer side is below `chance`.
+std::pair<double, double> heads_interval(int64_t tosses, int64_t heads, double chance);
 
 }  // namespace norma::lab

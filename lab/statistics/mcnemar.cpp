@@ -23,4 +23,14 @@ Mcnemar mcnemar(const train::ImageBits& first, const train::ImageBits& second) {
   return result;
 }
 
+Interval interval_of(const Mcnemar& test, int64_t images, double chance) {
+  const int64_t divided = test.only_first + test.only_second;
+  if (divided == 0) {
+    return {};
+  }
+  const auto [low, high] = heads_interval(divided, test.only_first, chance);
+  const double points = 100 * static_cast<double>(divided) / static_cast<double>(images);
+  return {.low = (2 * low - 1) * points, .high = (2 * high - 1) * points};
+}
+
 }  // namespace norma::lab

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/statistics/scatter.h"
 #include "train/image_bits.h"
 
 #include <cstdint>
@@ -16,5 +17,9 @@ struct Mcnemar {
 /// McNemar's test in its exact form: the two-sided sign test on the images that divide the networks. Says whether these
 /// two networks differ, and nothing of other seeds. Throws Error for different numbers of images.
 Mcnemar mcnemar(const train::ImageBits& first, const train::ImageBits& second);
+
+/// The interval of the difference in points over so many images, given how many divide the networks. It leaves out 0
+/// exactly where the test's p is below `chance`.
+Interval interval_of(const Mcnemar& test, int64_t images, double chance);
 
 }  // namespace norma::lab

@@ -33,6 +33,17 @@ double probability_of_improvement(const std::vector<double>& first, const std::v
   return better / static_cast<double>(first.size() * second.size());
 }
 
+Quartiles quartiles_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t quarter = values.size() / 4;
+  return {.low = values[quarter], .high = values[values.size() - 1 - quarter]};
+}
+
+bool are_far_apart(const Quartiles& quartiles, double middle) {
+  constexpr double kFarApart = 0.5;
+  return quartiles.high - quartiles.low > kFarApart * middle;
+}
+
 std::optional<Correlation> correlation_of(const std::vector<double>& first, const std::vector<double>& second,
                                           double chance) {
   const size_t pairs = first.size();

@@ -21,6 +21,17 @@ double interquartile_mean(std::vector<double> values);
 /// value or more in each.
 double probability_of_improvement(const std::vector<double>& first, const std::vector<double>& second);
 
+/// The lower and the upper quartile of some values, a value or more.
+struct Quartiles {
+  double low = 0;
+  double high = 0;
+};
+Quartiles quartiles_of(std::vector<double> values);
+
+/// True iff quartiles lie more than half of the middle value apart: times so far apart say that the machine had other
+/// work.
+bool are_far_apart(const Quartiles& quartiles, double middle);
+
 /// Pearson's correlation of values in pairs, and its interval by Fisher's z.
 struct Correlation {
   double value = 0;

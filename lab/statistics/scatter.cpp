@@ -89,6 +89,12 @@ double half_width(const Scatter& scatter, int64_t seeds, double chance) {
   return std::sqrt(square);
 }
 
+Interval interval_of(const Scatter& scatter, int64_t seeds, double chance) {
+  const double half = half_width(scatter, seeds, chance);
+  return {.low = std::max(scatter.difference - half, scatter.possible.low),
+          .high = std::min(scatter.difference + half, scatter.possible.high)};
+}
+
 double chance_of(const Scatter& scatter) {
   const double distance = std::abs(scatter.difference);
   // The seeds alone, or t for both parts, make the least and the largest p.
@@ -127,10 +133,10 @@ Outlook outlook_of(const Scatter& scatter, double margin, double chance) {
   const double images = std::sqrt(scatter.image_variance);
   const double distance = std::abs(scatter.difference);
   if (images > 0 && distance <= normal(chance) * images && margin - distance <= normal(2 * chance) * images) {
-    return {.images_limit = true};
+    return {.images_limit = true, .images = scatter.images};
   }
   if (scatter.seeds >= kMostSeeds || !decides(kMostSeeds)) {
-    return {};
+    return {.images = scatter.images};
   }
   int64_t too_few = scatter.seeds;
   int64_t enough = kMostSeeds;
@@ -138,7 +144,12 @@ Outlook outlook_of(const Scatter& scatter, double margin, double chance) {
     const int64_t middle = (too_few + enough) / 2;
     (decides(middle) ? enough : too_few) = middle;
   }
-  return {.more_seeds = enough - scatter.seeds};
+  return {.more_seeds = enough - scatter.seeds, .images = scatter.images};
+}
+
+bool is_harder(const Outlook& a, const Outlook& b) {
+  const auto seeds = [](const Outlook& one) { return one.more_seeds.value_or(kMostSeeds); };
+  return a.images_limit != b.images_limit ? a.images_limit : seeds(a) > seeds(b);
 }
 
 }  // namespace norma::lab

@@ -1,10 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <vector>
 
 namespace norma::lab {
+
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
 
 /// For each image the difference between two networks: 1 where only the first is right, -1 where only the second is,
 /// 0 elsewhere. Between two such differences (an interaction) it goes from -2 to 2.
@@ -20,6 +26,9 @@ struct Scatter {
   double image_variance = 0;  ///< of `difference`, from one set of as many images to another; 0 where unknown
   int64_t seeds = 0;          ///< pairs
   int64_t images = 0;         ///< 0: the answers for single images are not known
+  /// What the difference can be: beside a reference that is right on 45 % of the images, -45 to 55 points.
+  Interval possible = {.low = -std::numeric_limits<double>::infinity(),
+                       .high = std::numeric_limits<double>::infinity()};
 };
 
 /// The scatter of differences in points, one for each pair, when nothing is known of single images.
@@ -36,6 +45,9 @@ Scatter scatter_of(const std::vector<ImageDifferences>& differences);
 /// distribution for the images. With one pair it has the images' part alone: the interval is of the difference between
 /// these two networks.
 double half_width(const Scatter& scatter, int64_t seeds, double chance);
+
+/// The interval of that half width around the difference, cut where differences cannot be.
+Interval interval_of(const Scatter& scatter, int64_t seeds, double chance);
 
 /// The probability of a difference as large as this one or larger where there is none: the `chance` for which
 /// half_width() equals the difference. Expects two pairs or more, whose differences are not all the same.
@@ -54,7 +66,11 @@ double power_of(const Scatter& scatter, int64_t seeds, double margin, double cha
 struct Outlook {
   std::optional<int64_t> more_seeds = {};  ///< so that power_of() is kPower; none: more than kMostSeeds in all
   bool images_limit = false;               ///< no number of seeds would: there are too few test images
+  int64_t images = 0;                      ///< Scatter::images
 };
+/// True iff `a` asks for more than `b`: other test images before more seeds, and many seeds before few.
+bool is_harder(const Outlook& a, const Outlook& b);
+
 inline constexpr double kPower = 0.8;
 inline constexpr int64_t kMostSeeds = 1000;
 Outlook outlook_of(const Scatter& scatter, double margin, double chance);

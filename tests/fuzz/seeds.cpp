@@ -4,6 +4,7 @@
 #include "data/safetensors.h"
 #include "data/tensor_file.h"
 #include "lab/report/merged.h"
+#include "lab/studies/study.h"
 #include "train/checkpoint.h"
 #include "train/recipe.h"
 
@@ -148,6 +149,9 @@ void write_seeds(const std::filesystem::path& folder) {
   write(folder / "norm_policy/policy",
         "# comment\n\"layer4.*\" = \"group:32[eps=1e-3]\"\n'bn1' = \"none\"\na.b = [{}]\n");
   write(folder / "cast_policy/policy", "\"conv2d\" = \"lower\"\n\"*_norm\" = \"float32\"\nrelu = \"keep\"\n");
+  for (const lab::StudyFile& file : lab::study_files()) {
+    write(folder / "study" / std::string(file.name), std::string(file.text));
+  }
   write(folder / "norm_spec/spec", "batch[eps=1e-3,momentum=0.1,affine=false]");
   write(folder / "norm_spec/groups", "group/16");
   write(folder / "plugin/library", library());

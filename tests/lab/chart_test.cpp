@@ -1,7 +1,6 @@
 #include "lab/report/chart.h"
 
 #include "core/error.h"
-#include "lab/report/chart_axes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,10 +1,11 @@
 #include "lab/report/claim.h"
-#include "lab/compare/study.h"
+#include "lab/compare/comparison.h"
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace norma::lab {
@@ -34,8 +35,8 @@ Comparison results_of(const std::string& study, const Accuracy& accuracy, double
 Verdict verdict(const std::string& study, const Accuracy& accuracy, double scatter = 0.05) {
   const Comparison comparison = results_of(study, accuracy, scatter);
   REQUIRE(comparison.study == study);
-  const Claim* claim = claim_of(study);
-  REQUIRE(claim != nullptr);
+  const std::optional<Claim> claim = claim_of(comparison);
+  REQUIRE(claim);
   return verdict_on(*claim, comparison);
 }
 
@@ -46,16 +47,19 @@ bool is(const Settings& settings, const std::string& norm) {
 }  // namespace
 
 TEST_CASE("claims: each has a study, whose grid has the norms and values of its expectations") {
-  REQUIRE(claims().size() == 7);
-  for (const Claim& claim : claims()) {
-    CAPTURE(claim.study);
+  CHECK(std::ranges::count_if(studies(), [](const Study& study) { return study.claim.has_value(); }) == 7);
+  for (const Study& study : studies()) {
+    if (!study.claim) {
+      continue;
+    }
+    CAPTURE(study.name);
     const Verdict equal = verdict(
-        claim.study, [](const Settings&) { return 80.0; }, 0.01);
+        study.name, [](const Settings&) { return 80.0; }, 0.01);
     CHECK(equal.text.find("lacks") == std::string::npos);
     CHECK(equal.text.find("beside") != std::string::npos);
-    CHECK((claim.source.starts_with("arXiv ") || claim.study == "ema" || claim.study == "finetune"));
+    CHECK((study.claim->source.starts_with("arXiv ") || study.name == "ema" || study.name == "finetune"));
   }
-  CHECK(claim_of("batch-size") == nullptr);
+  CHECK_FALSE(study_of("batch-size").claim);
   CHECK(claim_text(Comparison{}).empty());
 }
 
@@ -81,11 +85,11 @@ TEST_CASE("claims: the values of an axis are the smallest and the largest that w
       0.05);
   std::erase_if(comparison.cells, [](const Cell& cell) { return cell.option("train-images") == "16000"; });
   std::ranges::reverse(comparison.cells);
-  const Verdict fewer = verdict_on(*claim_of("data-size"), comparison);
+  const Verdict fewer = verdict_on(*study_of("data-size").claim, comparison);
   CHECK(fewer.state == State::supported);
   CHECK(fewer.text.find("with train-images 1000 more than with 4000: ") != std::string::npos);
   std::erase_if(comparison.cells, [](const Cell& cell) { return cell.option("train-images") == "4000"; });
-  CHECK(verdict_on(*claim_of("data-size"), comparison).text ==
+  CHECK(verdict_on(*study_of("data-size").claim, comparison).text ==
         "not decided. dyt beside layer2d: the comparison lacks that norm or its values");
   Comparison all = results_of(
       "data-size", [](const Settings& s) { return 80 + (is(s, "dyt") && s.option("train-images") == "1000" ? 2 : 0); },
@@ -95,7 +99,7 @@ TEST_CASE("claims: the values of an axis are the smallest and the largest that w
       cell.options["train-images"] = "0";  // all of them
     }
   }
-  CHECK(verdict_on(*claim_of("data-size"), all).state == State::supported);
+  CHECK(verdict_on(*study_of("data-size").claim, all).state == State::supported);
 }
 
 TEST_CASE("claims: derf under Muon, both expectations of which must hold") {
@@ -113,7 +117,8 @@ TEST_CASE("claims: derf under Muon, both expectations of which must hold") {
   const auto falls = [](const Settings& s) { return 80 - (is(s, "derf") && s.option("opt") == "muon" ? 3 : 0); };
   Comparison without = results_of("optimizer", falls, 0.02);
   std::erase_if(without.cells, [](const Cell& cell) { return cell.norm == "dyt"; });
-  CHECK(verdict_on(*claim_of("optimizer"), without).state == State::undecided);  // half of the claim was not looked at
+  CHECK(verdict_on(*study_of("optimizer").claim, without).state ==
+        State::undecided);  // half of the claim was not looked at
 }
 
 TEST_CASE("claims: dyt as accurate as layer norm, derf more accurate than both") {
@@ -148,7 +153,7 @@ TEST_CASE("claims: weight decay as a learning rate, in accuracy and in the train
     }
     return comparison_from_json(to_json(comparison));
   };
-  const Claim& claim = *claim_of("weight-decay");
+  const Claim& claim = *study_of("weight-decay").claim;
   CHECK(verdict_on(claim, with(0, 0, 0.02, 0.001)).state == State::supported);
   CHECK(verdict_on(claim, with(2, 0, 0.02, 0.001)).state == State::contradicted);
   const Verdict by_fit = verdict_on(claim, with(0, 0.2, 0.02, 0.001));  // as accurate, and fits less well
@@ -227,16 +232,16 @@ TEST_CASE("claims: nothing is decided before the last run, and by one seed") {
   Comparison comparison = results_of(
       "dyt", [](const Settings&) { return 80; }, 0.02);
   comparison.cells.front().state = CellState::pending;
-  const Verdict waiting = verdict_on(*claim_of("dyt"), comparison);
+  const Verdict waiting = verdict_on(*study_of("dyt").claim, comparison);
   CHECK(waiting.state == State::waiting);
   CHECK(waiting.text == "not decided yet. dyt beside layer2d: runs are missing");
   CHECK(answers_of(comparison).front() == claim_text(comparison));
   comparison = results_of(
       "dyt", [](const Settings&) { return 80; }, 0.02);
   std::erase_if(comparison.cells, [](const Cell& cell) { return cell.seed > 0; });
-  CHECK(verdict_on(*claim_of("dyt"), comparison).state == State::undecided);
+  CHECK(verdict_on(*study_of("dyt").claim, comparison).state == State::undecided);
   std::erase_if(comparison.cells, [](const Cell& cell) { return cell.norm == "dyt"; });
-  CHECK(verdict_on(*claim_of("dyt"), comparison).text ==
+  CHECK(verdict_on(*study_of("dyt").claim, comparison).text ==
         "not decided. dyt beside layer2d: the comparison lacks that norm");
 }
 

@@ -26,7 +26,7 @@ inline std::map<std::string, std::string> attributes_of(const std::string& tag) 
 inline std::vector<std::string> faults_of_page(const std::string& page) {
   std::vector<std::string> faults;
   const auto fault = [&](const std::string& text) { faults.push_back(text); };
-  static const std::set<std::string> kVoid = {"meta", "!doctype"};
+  static const std::set<std::string> kVoid = {"meta", "!doctype", "input"};
   std::vector<std::string> open;
   std::set<std::string> ids;
   std::vector<std::string> referred;

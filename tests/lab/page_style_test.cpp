@@ -1,4 +1,4 @@
-#include "lab/report/page.h"
+#include "lab/report/template.h"
 
 #include <doctest/doctest.h>
 

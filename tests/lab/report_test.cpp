@@ -81,7 +81,7 @@ TEST_CASE("report: figures") {
   };
   CHECK(difference(State::found, 0.0312) == "+0.42 (0.10 to 0.74), p 0.031");
   CHECK(difference(State::found, 0.0004) == "+0.42 (0.10 to 0.74), p < 0.001");
-  CHECK(difference(State::none_found, 1) == "none found: +0.42 (0.10 to 0.74), p 1.000");
+  CHECK(difference(State::none_found, 1) == "undecided: +0.42 (0.10 to 0.74), p 1.000");
   CHECK(difference(State::unknown, 1) == "not known after 1 seed");
   CHECK(difference(State::waiting, 1) == "not known yet: 1 of 3 seeds");
 }
@@ -115,10 +115,10 @@ TEST_CASE("report: CSV has a line per cell and quotes what needs it") {
       "model,norm,seed,batch_size,lr,precision,memory_format,dataset,state,test_accuracy,test_loss,train_accuracy,"
       "train_loss,images_per_second,tax,tax_low,tax_high,peak_tensor_bytes,"
       "peak_process_bytes,parameters,steps,seconds,reason\n"
-      "resnet50,batch,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.831,0.5,0.9,0.25,400.000,,,,"
+      "resnet50,batch,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.831,0.5,0.9,0.25,128.000,,,,"
       "1230000000,"
       "1500000000,25557032,3,60.000,\n"
-      "resnet50,group:32,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.834,0.5,,,300.000,0.250000,0."
+      "resnet50,group:32,0,128,0.002,float32,channels_last,fashion_mnist,finished,0.834,0.5,,,96.000,0.250000,0."
       "200000,0.300000,1230000000,1500000000,25557032,3,"
       "60.000,\n"
       "resnet50,group:7,0,128,0.002,float32,channels_last,fashion_mnist,failed,,,,,,,,,,,,,,\"group_norm: 7 groups, "
@@ -167,9 +167,11 @@ TEST_CASE("report: what is said of the accuracies") {
                              cell("group", 1, 0.93), cell("frn", 0, 0.80),   cell("frn", 1, 0.85)};
   CHECK(note(cells) ==
         "resnet18: group is undecided (about 1 more seed would decide); frn is undecided (about 8 more seeds would "
-        "decide).");
+        "decide). Two seeds say little: 2 of 2 intervals go as far as accuracies can.");
   cells.resize(4);
-  CHECK(note(cells) == "resnet18: group is undecided (about 1 more seed would decide).");
+  CHECK(note(cells) ==
+        "resnet18: group is undecided (about 1 more seed would decide). Two seeds say little: 1 of 1 interval goes as "
+        "far as accuracies can.");
   cells[3].state = CellState::pending;
   CHECK(note(cells).empty());  // until the run is made
 }
@@ -204,14 +206,15 @@ TEST_CASE("report: the answer, a sentence for each model") {
   comparison.cells.resize(2);
   comparison.cells.push_back(finished("resnet18", "group:8", 0, 0.81, 400));
   comparison.cells.push_back(finished("resnet18", "group:8", 1, 0.79, 400));
-  CHECK(answer_of(comparison) == "resnet18: no difference of accuracy was found.");
+  CHECK(answer_of(comparison) == "resnet18: accuracy is undecided (about 190 more seeds would decide).");
   comparison.timing_rounds = 6;
   comparison.timings = {{.group = of_model("resnet18"),
                          .norms = {"batch", "group:8"},
                          .rounds = {{1, 0.5}, {1, 0.5}, {1, 0.5}, {1, 0.5}, {1, 0.5}, {1, 0.5}}}};
   CHECK(
       answer_of(comparison) ==
-      "resnet18: group:8 is faster than batch norm by 100.0 % (100.0 to 100.0). No difference of accuracy was found.");
+      "resnet18: group:8 is faster than batch norm by 100.0 % (100.0 to 100.0). Accuracy is undecided (about 190 more "
+      "seeds would decide).");
 }
 
 TEST_CASE("report: what is said of the tax") {
@@ -334,13 +337,14 @@ TEST_CASE("report: five hundred cells") {
   CHECK(summarize(comparison).size() == 250);
   // Of two batch sizes something is known, and the other 48 are not listed one by one.
   CHECK(answer_of(comparison) ==
-        "resnet18 with batch size 1 and resnet18 with batch size 2: no difference of accuracy was found.");
+        "resnet18 with batch size 1 and resnet18 with batch size 2: accuracy is undecided (about 45 more seeds would "
+        "decide).");
   for (size_t i = 20; i < 60; i += 10) {
     comparison.cells[i].accuracy = 0.6;
   }
   CHECK(accuracy_note(comparison) ==
         "Counted in each setting, 0 norms are equal to batch norm within 0.3 points, and 24 are undecided: the report "
-        "has each in its section Statistics.");
+        "has each in its section Statistics. Two seeds say little: 24 of 24 intervals go as far as accuracies can.");
   const std::string table = to_table(comparison);
   CHECK(std::count(table.begin(), table.end(), '\n') > 250);
   CHECK(to_json(comparison_from_json(to_json(comparison))) == to_json(comparison));

@@ -1,4 +1,4 @@
-#include "lab/compare/study.h"
+#include "lab/compare/comparison.h"
 #include "lab/report/claim.h"
 
 #include "error_text.h"
@@ -42,7 +42,7 @@ TEST_CASE("study: each is a grid in which what it asks for varies") {
       lrs.insert(cell.lr);
       norms.insert(cell.norm);
     }
-    const bool asks = claim_of(study.name) == nullptr;
+    const bool asks = !study.claim;
     const bool one_norm = study.name == "weight-decay" || study.name == "ema";
     CHECK(norms.contains("batch") ==
           (asks || one_norm || study.name == "finetune"));  // the reference; a claim names its own
@@ -52,6 +52,7 @@ TEST_CASE("study: each is a grid in which what it asks for varies") {
     CHECK((precisions.size() > 1) == (study.name == "precision"));
     CHECK((models.size() > 1) == (study.name == "depth"));
     CHECK_FALSE(study.question.empty());
+    CHECK(study.text.empty());
   }
 }
 
@@ -96,7 +97,7 @@ TEST_CASE("study: one with a claim has several seeds, without which nothing is d
     ComparisonOptions options = on_shapes();
     options.seeds.clear();
     apply_study(study, options);
-    CHECK(options.seeds.size() == (claim_of(study.name) == nullptr ? 1U : 3U));
+    CHECK(options.seeds.size() == (!study.claim ? 1U : 3U));
     options.seeds = {7};
     apply_study(study, options);
     CHECK(options.seeds == std::vector<uint64_t>{7});

@@ -48,8 +48,8 @@ size_t count(const std::string& text, const std::string& part) {
 
 std::string html_of(const std::vector<NamedTelemetry>& runs) {
   std::string html;
-  for (const PageSection& section : telemetry_sections(runs)) {
-    html += section.html;
+  for (const Section& section : telemetry_sections(runs)) {
+    html += to_html(section);
   }
   return html;
 }
@@ -90,7 +90,7 @@ TEST_CASE("telemetry: the page says where the time goes, which copies there are,
                                     {.group = "resnet18", .label = "mine<", .telemetry = &copying}});
   // 200 of 1000 ms are the norm's.
   CHECK(page.find("<td>1000.0</td><td>250.0 (25 %)</td><td>650.0 (65 %)</td><td>100.0 (10 %)</td><td>200.0 (20 %)</td>"
-                  "<td>500.0 (50 %)</td><td>100.0 (10 %)</td><td>100.0 (10 %)</td><td>80 / 100 / 120</td>"
+                  "<td>500.0 (50 %)</td><td>100.0 (10 %)</td><td>100.0 (10 %)</td><td>80 to 120</td>"
                   "<td>4 MB</td><td>1 MB</td>") != std::string::npos);
   CHECK(page.find("1 of 2 networks make no copy of images") != std::string::npos);
   CHECK(page.find("<td>mine&lt;</td><td>layer3</td><td>contiguous</td><td>backward</td><td>channels_last</td>"
@@ -124,16 +124,15 @@ TEST_CASE("telemetry: dynamics are charts of the parts that were asked for, and 
     return telemetry;
   };
   const auto html = [](const Telemetry& telemetry) {
-    return dynamics_section({{.group = "resnet18", .label = "mine<", .telemetry = &telemetry, .style = 3}}).html;
+    return to_html(dynamics_section({{.group = "resnet18", .label = "mine<", .telemetry = &telemetry, .style = 3}}));
   };
   CHECK(html(example()).empty());
   const Telemetry none = with([](DynamicsSample&) {});
   CHECK(html(none).empty());
-  const std::string asked = dynamics_section({{.group = "resnet18",
-                                               .label = "mine<",
-                                               .telemetry = &none,
-                                               .dynamics = {.weights = true, .saturation = true}}})
-                                .html;
+  const std::string asked = to_html(dynamics_section({{.group = "resnet18",
+                                                       .label = "mine<",
+                                                       .telemetry = &none,
+                                                       .dynamics = {.weights = true, .saturation = true}}}));
   CHECK(asked.find("resnet18 with mine&lt;: no effective learning rates: no norm says that it takes the scale of its "
                    "input away (invariance()).</p>") != std::string::npos);
   CHECK(asked.find("resnet18 with mine&lt;: no saturation: no norm says that it is bounded (bend()).</p>") !=
@@ -182,7 +181,7 @@ TEST_CASE("telemetry: the charts of dynamics of 500 runs stay few") {
   for (int i = 0; i < 500; ++i) {
     runs.push_back({.group = "resnet" + std::to_string(i / 10), .label = "batch", .telemetry = &telemetry});
   }
-  const std::string page = dynamics_section(runs).html;
+  const std::string page = to_html(dynamics_section(runs));
   CHECK(count(page, "<figure>") == 24);
   CHECK(count(page, "2 more are in results.json.") == 24);
   CHECK(page.size() < 200'000);
