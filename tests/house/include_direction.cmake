@@ -17,7 +17,7 @@ set(may_include_lab core ops nn models data parallel train lab)
 set(may_include_cli core ops nn models export data parallel train lab cli)
 set(may_include_python core ops nn models export data parallel train lab cli python)
 set(may_include_examples core ops nn models export data parallel train)
-set(may_include_benchmarks core ops nn models data parallel train lab benchmarks)
+set(may_include_benchmarks core ops nn models data parallel train lab cli benchmarks)
 set(may_include_tests core ops nn models export data parallel train lab cli lessons tests)
 set(may_include_lessons "")  # <norma/norma.h> alone, as a user's program
 set(folders core ops nn models export data parallel train lab cli python examples lessons benchmarks tests)
