@@ -2,7 +2,7 @@
 // a copy. No step can take less. By hand: floor --model resnet50 -b 8
 
 #include "lab/bench/floor.h"
-#include "core/spin_briefly.h"
+#include "cli/spin_briefly.h"
 #include "core/tf32.h"
 #include "lab/bench/detail.h"
 #include "lab/bench/spread.h"

@@ -1,9 +1,9 @@
 // Measures the cost of telemetry: a network's plain steps, timed steps and steps whose numbers are read take turns.
 // Their medians and the schedule give telemetry's share of a run.
 
+#include "cli/spin_briefly.h"
 #include "core/device.h"
 #include "core/factory.h"
-#include "core/spin_briefly.h"
 #include "core/tape.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"

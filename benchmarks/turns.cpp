@@ -2,7 +2,7 @@
 // take turns step by step. peers.py runs it beside PyTorch. Under mpirun, processes share each batch, and the first of
 // them reads and prints.
 
-#include "core/spin_briefly.h"
+#include "cli/spin_briefly.h"
 #include "lab/bench/step.h"
 #include "parallel/process_group.h"
 

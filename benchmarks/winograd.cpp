@@ -2,10 +2,10 @@
 // turns, and what Norma chooses. ops/conv/conv_winograd.cpp has a model of it. `norma audit --convolutions` shows
 // errors.
 
+#include "cli/spin_briefly.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/random.h"
-#include "core/spin_briefly.h"
 #include "core/tape.h"
 #include "lab/report/table.h"
 #include "ops/conv/conv.h"

@@ -78,16 +78,20 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
           describe_cases());
   auto state = std::make_shared<State>();
   state->audit.command = command_line;
-  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& description) {
-    cli::add_list(app, name, "a name", list, description)
+  const auto add_list = [&](const std::string& name, std::vector<std::string>& list,
+                            const std::vector<std::string>& choices, const std::string& description = "") {
+    cli::add_list(app, name, "a name", list,
+                  description.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : description)
         .type_name("LIST")
         .default_str("all")
-        .group("What is measured");
+        .group("What is measured")
+        .choices(choices);
   };
-  add_list("--norm,--norms", state->audit.norms, fmt::format("{}; group:G", fmt::join(lab::judge::norm_names(), ", ")));
-  add_list("--statistics", state->audit.statistics, "stable, welford, two_pass, compensated, sum_of_squares");
-  add_list("--dtype,--dtypes", state->audit.dtypes, "float32, float64, bfloat16, float16");
-  add_list("--case,--cases", state->audit.cases, "kinds of input; they are listed below");
+  std::vector<std::string> norms = lab::judge::norm_names();
+  add_list("--norm,--norms", state->audit.norms, norms, fmt::format("{}; group:G", fmt::join(norms, ", ")));
+  add_list("--statistics", state->audit.statistics, {"stable", "welford", "two_pass", "compensated", "sum_of_squares"});
+  add_list("--dtype,--dtypes", state->audit.dtypes, {"float32", "float64", "bfloat16", "float16"});
+  add_list("--case,--cases", state->audit.cases, lab::judge::case_names(), "kinds of input; they are listed below");
   add_switch(app, "--convolutions", state->audit.convolutions,
              "3x3 convolutions and training steps by each implementation; no norms but those of --norms")
       .group("What is measured");
@@ -98,7 +102,7 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
       .type_name("FOLDER")
       .default_str("runs/audit-<date>-<time>")
       .group("Running");
-  state->running.add(app, {"threads", "device", "quiet"});
+  state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -93,8 +93,8 @@ Command add_average(CLI::App& program) {
   auto state = std::make_shared<State>();
   add_words(app, "CHECKPOINT", state->inputs, "checkpoints, or with --best the folder of a run");
   add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
-  add_value<int64_t>(
-      app, "--best", kBest, [s = state.get()](int64_t n) { s->best = n; },
+  add_value(
+      app, "--best", kBest, state->best,
       "take the N with the highest test accuracy, of a run with --model-ema their averaged weights, whose accuracy it "
       "is")
       .type_name("N")

@@ -4,6 +4,8 @@
 #include "core/parallel.h"
 #include "lab/bench/benchmark.h"
 #include "lab/bench/scaling.h"
+#include "models/registry.h"
+#include "nn/norm/factory.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "train/ranges.h"
@@ -228,23 +230,25 @@ Command add_bench(CLI::App& program) {
       "made before. Step times are medians.");
   auto state = std::make_shared<State>();
   BenchOptions& bench = state->bench;
-  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& type,
-                            const std::string& shown, const std::string& description) {
-    cli::add_list(app, name, "a name", list, description).type_name(type).default_str(shown).group(kMeasured);
+  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
+                            const std::vector<std::string>& choices, const std::string& description) {
+    cli::add_list(app, name, "a name", list, description)
+        .type_name("LIST")
+        .default_str(shown)
+        .group(kMeasured)
+        .choices(choices);
   };
-  add_list("-m,--model", bench.models, "LIST", "resnet50", "names, patterns ('resnet*') or all");
-  add_list("--norm", bench.norms, "LIST", "the model's own", "norm specs, a row for each: batch,layer2d,group:32");
+  add_list("-m,--model", bench.models, "resnet50", models::model_names(), "names, patterns ('resnet*') or all");
+  add_list("--norm", bench.norms, "the model's own", nn::norm_names(),
+           "norm specs, a row for each: batch,layer2d,group:32");
   add_text(app, "--bench", "a name", state->mode, "train, infer (or inference), or both")
       .type_name("MODE")
       .default_str("both; with --procs train")
-      .group(kMeasured);
+      .group(kMeasured)
+      .choices({"train", "infer", "both"});
   const auto add = [&](const std::string& name, const Range<int64_t>& range, int64_t& value,
                        const std::string& description) {
-    add_value<int64_t>(
-        app, name, range, [&value](int64_t n) { value = n; }, description)
-        .type_name("N")
-        .default_str(std::to_string(value))
-        .group(kMeasured);
+    add_value(app, name, range, value, description).type_name("N").default_str(std::to_string(value)).group(kMeasured);
   };
   add("--num-classes", train::ranges::kClasses, bench.num_classes, "outputs of the network");
   add("--num-warm-iter", train::ranges::kStepsOrNone, bench.warm_steps, "steps before timing starts");
@@ -262,23 +266,22 @@ Command add_bench(CLI::App& program) {
       .type_name("LIST")
       .default_str("this one alone")
       .group(kMeasured);
-  add_value<int64_t>(
-      app, "--batch-size-per-process", train::ranges::kBatchSize,
-      [s = state.get()](int64_t n) { s->batch_size_per_process = n; },
-      "with --procs: images of a batch in each process, in the place of --batch-size, which counts those of all")
+  add_value(app, "--batch-size-per-process", train::ranges::kBatchSize, state->batch_size_per_process,
+            "with --procs: images of a batch in each process, in the place of --batch-size, which counts those of all")
       .type_name("N")
       .group(kMeasured);
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::network, Part::shape, Part::update, Part::seed, Part::precision});
-  exclude(app, {"--both-formats", "--channels-last"});
-  exclude(app, {"--batch-size-per-process", "--batch-size"});
+  exclude(app, "--both-formats", "--channels-last");
+  exclude(app, "--batch-size-per-process", "--batch-size");
   add_path(app, "--results-file", state->results_file, "file for the rows").type_name("FILE").group(kResults);
   add_text(app, "--results-format", "a name", state->results_format, "csv or json")
       .type_name("NAME")
       .default_str("by the file's name, else csv")
-      .group(kResults);
+      .group(kResults)
+      .choices({"csv", "json"});
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "conv", "cuda-graph", "timeout", "verbose-ranks", "quiet"});
+  state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }
 

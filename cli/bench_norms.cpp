@@ -2,6 +2,7 @@
 #include "cli/options.h"
 #include "core/quoting.h"
 #include "lab/bench/norm_sweep.h"
+#include "nn/norm/factory.h"
 #include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
@@ -85,25 +86,30 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   sweep.command = command_line;
   constexpr const char* kMeasured = "What is measured";
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
-                            const std::string& description) {
-    cli::add_list(app, name, "a name", list, description).type_name("LIST").default_str(shown).group(kMeasured);
+                            const std::vector<std::string>& choices, const std::string& description) {
+    cli::add_list(app, name, "a name", list, description)
+        .type_name("LIST")
+        .default_str(shown)
+        .group(kMeasured)
+        .choices(choices);
   };
   const auto add_sizes = [&](const std::string& name, const Range<int64_t>& range, std::vector<int64_t>& list,
                              const std::string& shown, const std::string& description) {
     add_values(app, name, range, list, description).type_name("LIST").default_str(shown).group(kMeasured);
   };
-  add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", "norm specs");
-  add_list("--format,--formats", sweep.formats, "both", "contiguous, channels_last");
-  add_list("--dtype,--dtypes", sweep.dtypes, "float32,bfloat16", "float32, float64, bfloat16, float16");
-  add_list("--shapes", sweep.shapes, "all; with norms or sizes of images: images",
+  add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", nn::norm_names(),
+           "norm specs");
+  add_list("--format,--formats", sweep.formats, "both", {"contiguous", "channels_last"}, "contiguous, channels_last");
+  add_list("--dtype,--dtypes", sweep.dtypes, "float32,bfloat16", {"float32", "float64", "bfloat16", "float16"},
+           "float32, float64, bfloat16, float16");
+  add_list("--shapes", sweep.shapes, "all; with norms or sizes of images: images", {"images", "rows", "volume"},
            "images (N, C, H, W); rows (2048, features) with layer norm for layer2d and rms norm for rms2d; volume (64, "
            "16, 224, 224) with layer norm over its last three axes for layer2d");
   add_sizes("--batch-sizes", train::ranges::kSweepBatch, sweep.batch_sizes, "8 to 256", "N of the images");
   add_sizes("--channels", train::ranges::kChannels, sweep.channels, "24 to 2048", "C of the images");
   add_sizes("--img-sizes", train::ranges::kImageSize, sweep.image_sizes, "7 to 112", "H and W of the images");
-  add_value<int64_t>(
-      app, "--max-mb", train::ranges::kMebibytes, [s = state.get()](int64_t n) { s->max_megabytes = n; },
-      "leave out images with more MiB of float32")
+  add_value(app, "--max-mb", train::ranges::kMebibytes, state->max_megabytes,
+            "leave out images with more MiB of float32")
       .type_name("N")
       .default_str("64; with --quick 16")
       .group(kMeasured);
@@ -113,7 +119,7 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
       .default_str("runs/bench-norms-<date>-<time>")
       .group("Running");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "quiet"});
+  state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -63,12 +63,16 @@ Command add_check_norm(CLI::App& program) {
       "repeatability, saving; two steps in resnet18 and convnext_atto; speed beside a copy. The exit code is 1 where\n"
       "something failed. docs/plugins.md shows how to write a norm.");
   auto state = std::make_shared<State>();
-  cli::add_list(app, "--norm,--norms", "a norm", state->norms, "norm specs").type_name("LIST").required();
+  cli::add_list(app, "--norm,--norms", "a norm", state->norms, "norm specs")
+      .type_name("LIST")
+      .choices(nn::norm_names())
+      .required();
   add_text(app, "--like", "a norm", state->like, "a norm spec: also check that the norms give the same as this one")
-      .type_name("SPEC");
+      .type_name("SPEC")
+      .choices(nn::norm_names());
   add_switch(app, "--quick", state->quick, "without networks and speed").group("Running");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "quiet"});
+  state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -4,6 +4,7 @@
 #include "core/error.h"
 
 #include <functional>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ inline constexpr int kBadInput = 2;  ///< an Error: wrong options, files or shap
 struct Interrupted {
   int code;  ///< interrupted_code()
 };
+
+/// Throws Error, in the name of a command, while another command of this process runs, until the lock is gone.
+std::unique_lock<std::mutex> be_the_only_command(std::string_view name);
 
 /// The text to type to start this program again: "./run" below that script, else the name that it was started by.
 const std::string& program_name();
@@ -50,8 +54,12 @@ Command add_check_norm(CLI::App& program);
 Command add_report(CLI::App& program);
 Command add_data(CLI::App& program);
 Command add_info(CLI::App& program);
-// These commands print the options of all others in some form. `program` must live until they have run.
 Command add_completion(CLI::App& program);
+/// `program` must live until it has run.
 Command add_man(CLI::App& program);
+
+/// The answer to a shell that completes the words behind the program's name, up to the one that is being typed
+/// (completion.cpp).
+std::string completed(const CLI::App& program, std::vector<std::string> words);
 
 }  // namespace norma::cli

@@ -100,8 +100,12 @@ Command add_convert(CLI::App& program) {
   add_words(app, "FILE", state->inputs, "weights (safetensors, or .pth of PyTorch), or a checkpoint");
   add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm, facebook or huggingface")
       .type_name("NAME")
-      .default_str("the library that has them");
-  add_text(app, "--to", "a name", state->to, "whose names they get").type_name("NAME").required();
+      .default_str("the library that has them")
+      .choices(models::dialect_names());
+  add_text(app, "--to", "a name", state->to, "whose names they get")
+      .type_name("NAME")
+      .choices(models::dialect_names())
+      .required();
   add_weights_options(app, state->weights);
   add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
   return {&app, [state] { return run(*state); }};

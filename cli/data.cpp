@@ -164,13 +164,8 @@ Command add_data(CLI::App& program) {
   add_path(app, "--show", state->show, "write a PNG: the first training images of an epoch, augmented and mixed")
       .type_name("FILE")
       .default_str("none");
-  add_value<int64_t>(
-      app, "--count", kCount, [state](int64_t n) { state->count = n; }, "images in it")
-      .type_name("N")
-      .default_str("64");
-  add_value<int64_t>(
-      app, "--epoch", {0, train::ranges::kEpochs.high - 1}, [state](int64_t n) { state->epoch = n; },
-      "of this epoch, from 0")
+  add_value(app, "--count", kCount, state->count, "images in it").type_name("N").default_str("64");
+  add_value(app, "--epoch", {0, train::ranges::kEpochs.high - 1}, state->epoch, "of this epoch, from 0")
       .type_name("N")
       .default_str("0");
   using Part = train::RecipePart;

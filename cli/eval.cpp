@@ -297,16 +297,14 @@ Command add_eval(CLI::App& program) {
   add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one")
       .type_name("PATH")
       .required();
-  add_value<int64_t>(
-      app, "--recalibrate", train::ranges::kStepsOrNone, [s = state.get()](int64_t n) { s->recalibrate = n; },
-      "first replace the running statistics of batch norms by their average over N training batches")
+  add_value(app, "--recalibrate", train::ranges::kStepsOrNone, state->recalibrate,
+            "first replace the running statistics of batch norms by their average over N training batches")
       .type_name("N")
       .default_str("0: keep those of the checkpoint");
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   add_weights_options(app, state->weights);
-  add_value<int64_t>(
-      app, "--num-classes", train::ranges::kClasses, [s = state.get()](int64_t n) { s->num_classes = n; },
-      "classes of a file of weights alone, of which the images have the first")
+  add_value(app, "--num-classes", train::ranges::kClasses, state->num_classes,
+            "classes of a file of weights alone, of which the images have the first")
       .type_name("K")
       .default_str("as many as the images have");
   add_path(app, "--confusion-matrix", state->confusion_matrix,
@@ -320,7 +318,7 @@ Command add_eval(CLI::App& program) {
   state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "conv", "workers", "quiet"});
+  state->running.add(app);
   state->model = option_of(app, "--model");
   state->convert_norm = option_of(app, "--convert-norm");
   return {&app, [state] { return run(*state); }};

@@ -231,7 +231,8 @@ Command add_export(CLI::App& program) {
       },
       "onnx or torch: what is written")
       .type_name("NAME")
-      .default_str("onnx");
+      .default_str("onnx")
+      .choices({"onnx", "torch"});
   add_item(
       app, "--library", "timm or torchvision",
       [s = state.get()](const std::string& text) {
@@ -240,15 +241,13 @@ Command add_export(CLI::App& program) {
       },
       "for torch: timm or torchvision, which builds the network")
       .type_name("NAME")
-      .default_str(to_string(TorchLibrary::timm));
-  state->opset_option = add_value<int64_t>(
-                            app, "--opset", {.low = 18, .high = 21}, [s = state.get()](int64_t n) { s->opset = n; },
-                            "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")
+      .default_str(to_string(TorchLibrary::timm))
+      .choices({"timm", "torchvision"});
+  state->opset_option = add_value(app, "--opset", {.low = 18, .high = 21}, state->opset,
+                                  "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own")
                             .type_name("N")
                             .default_str(std::to_string(state->opset));
-  add_value<int64_t>(
-      app, "-b,--batch-size", train::ranges::kSteps, [s = state.get()](int64_t n) { s->batch_size = n; },
-      "images of an input")
+  add_value(app, "-b,--batch-size", train::ranges::kSteps, state->batch_size, "images of an input")
       .type_name("N")
       .default_str("1");
   add_switch(app, "--dynamic-batch", state->dynamic_batch, "inputs may have any number of images");
@@ -258,15 +257,13 @@ Command add_export(CLI::App& program) {
   add_weights_options(app, state->weights);
   add_switch(app, "--check", state->check,
              "exit with an error unless onnxruntime, or PyTorch, agrees to float32's rounding");
-  add_value<int64_t>(
-      app, "--num-classes", train::ranges::kClasses, [s = state.get()](int64_t n) { s->num_classes = n; },
-      "classes of a file of weights alone")
+  add_value(app, "--num-classes", train::ranges::kClasses, state->num_classes, "classes of a file of weights alone")
       .type_name("K")
       .default_str(std::to_string(state->num_classes));
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::model, Part::network, Part::shape}, {"batch-size", "channels-last"});
   state->running.add_plugin(app);
-  state->running.add(app, {"threads"});
+  state->running.add(app);
   state->model = option_of(app, "--model");
   return {&app, [state] { return run(*state); }};
 }

@@ -24,23 +24,14 @@ std::string entry(const std::string& left, const std::string& right) {
     column = 0;
   }
   std::istringstream words(right);
-  bool first = true;
   for (std::string word; words >> word;) {
-    if (!first && column + 1 + columns_of(word) > kWidth) {
+    if (column > kLeft && column + 1 + columns_of(word) > kWidth) {
       text += '\n';
       column = 0;
-      first = true;
     }
-    if (first) {
-      text += std::string(kLeft - column, ' ');
-      column = kLeft;
-    } else {
-      text += ' ';
-      ++column;
-    }
-    text += word;
-    column += columns_of(word);
-    first = false;
+    const size_t gap = column < kLeft ? kLeft - column : 1;
+    text += std::string(gap, ' ') + word;
+    column += gap + columns_of(word);
   }
   return text + '\n';
 }
@@ -66,6 +57,10 @@ std::string shown_names(const CLI::Option& option) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string value_name(const CLI::Option& option) {
+  return option.get_type_size() == 0 ? "" : option.get_type_name();
+}
+
 std::string shown_text(const CLI::Option& option) {
   std::string text = option.get_description();
   if (option.get_required()) {
@@ -81,11 +76,9 @@ HelpFormatter::HelpFormatter() {
 }
 
 std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  std::string left = is_positional ? option->get_type_name() : shown_names(*option);
-  if (!is_positional && option->get_type_size() != 0) {  // a flag takes no value
-    left += " " + option->get_type_name();
-  }
-  return entry(left, shown_text(*option));
+  const std::string names = is_positional ? "" : shown_names(*option);
+  const std::string value = value_name(*option);
+  return entry(names + (names.empty() || value.empty() ? "" : " ") + value, shown_text(*option));
 }
 
 std::string HelpFormatter::make_subcommand(const CLI::App* subcommand) const {

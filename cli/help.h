@@ -8,6 +8,8 @@ namespace norma::cli {
 
 /// The names of an option: "-b, --batch-size", "--[no-]flip".
 std::string shown_names(const CLI::Option& option);
+/// The word for the option's value: "N", "FILE"; "" for a switch.
+std::string value_name(const CLI::Option& option);
 /// The option's description, with its default in brackets.
 std::string shown_text(const CLI::Option& option);
 

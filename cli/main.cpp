@@ -1,5 +1,5 @@
 #include "cli/program.h"
-#include "core/spin_briefly.h"
+#include "cli/spin_briefly.h"
 
 #include <fcntl.h>
 #include <pthread.h>

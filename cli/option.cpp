@@ -1,17 +1,28 @@
 #include "cli/option.h"
 
-#include "cli/option_notes.h"
 #include "core/error.h"
-#include "core/parse_number.h"
 
 #include <CLI/CLI.hpp>
 
-#include <optional>
+#include <algorithm>
+#include <map>
 #include <utility>
 
 namespace norma::cli {
 
 namespace {
+
+/// Facts about options that CLI11 has no place for.
+struct Facts {
+  std::string expected;
+  std::vector<std::string> choices;
+};
+
+/// Of the program that run_command() has made last; only one at a time runs.
+std::map<const CLI::Option*, Facts>& facts() {
+  static std::map<const CLI::Option*, Facts> of_all;
+  return of_all;
+}
 
 /// The first long name of "-b,--batch-size".
 std::string shown_name(const std::string& names) {
@@ -24,25 +35,10 @@ std::string shown_plural(const std::string& names) {
   return names.substr(names.rfind("--"));
 }
 
-/// The items of a list, separated by commas outside brackets.
-std::vector<std::string> split_list(const std::string& text) {
-  std::vector<std::string> items(1);
-  int depth = 0;
-  for (const char c : text) {
-    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-    if (c == ',' && depth <= 0) {
-      items.emplace_back();
-    } else {
-      items.back() += c;
-    }
-  }
-  return items;
-}
-
-Option note(CLI::Option* option, const std::string& expected) {
-  notes().expected[option] = expected;
+Option with_value(CLI::App& app, CLI::Option* option, const std::string& expected) {
+  facts()[option].expected = expected;
   // Else CLI11 would drop values, or complain in its own words, before we see them.
-  return Option(option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  return {app, option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)};
 }
 
 }  // namespace
@@ -62,6 +58,11 @@ Option& Option::group(const std::string& heading) {
   return *this;
 }
 
+Option& Option::choices(std::vector<std::string> names) {
+  facts()[option_].choices = std::move(names);
+  return *this;
+}
+
 Option& Option::required() {
   option_->required();
   return *this;
@@ -72,7 +73,7 @@ bool Option::given() const {
 }
 
 bool Option::typed() const {
-  return given() && notes().from_file.count(option_) == 0;
+  return std::ranges::find(app_->parse_order(), option_) != app_->parse_order().end();
 }
 
 CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
@@ -82,8 +83,26 @@ CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::
   return *app;
 }
 
+const std::string& command_name(const CLI::App& app) {
+  return app.get_name();
+}
+
 Option option_of(CLI::App& app, const std::string& name) {
-  return Option(app.get_option(name));
+  return {app, app.get_option(name)};
+}
+
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> items(1);
+  int depth = 0;
+  for (const char c : text) {
+    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+    if (c == ',' && depth <= 0) {
+      items.emplace_back();
+    } else {
+      items.back() += c;
+    }
+  }
+  return items;
 }
 
 Option add_item(CLI::App& app, const std::string& names, const std::string& expected,
@@ -94,7 +113,7 @@ Option add_item(CLI::App& app, const std::string& names, const std::string& expe
     check(take(given.front()), app.get_name(), "{}: expected {}, got {}", name, expected, shown(given.front()));
     return true;
   };
-  return note(app.add_option(names, callback, description), expected);
+  return with_value(app, app.add_option(names, callback, description), expected);
 }
 
 Option add_items(CLI::App& app, const std::string& names, const std::string& expected, std::function<void()> begin,
@@ -111,65 +130,45 @@ Option add_items(CLI::App& app, const std::string& names, const std::string& exp
     return true;
   };
   CLI::Option* option = app.add_option(names, callback, description);
-  const Option noted = note(option, expected);
+  const Option added = with_value(app, option, expected);
   option->expected(CLI::detail::expected_max_vector_size);
-  return noted;
+  return added;
 }
 
-template <class T>
-Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
-                 const std::string& description) {
-  const auto take_text = [range, take = std::move(take)](const std::string& text) {
-    const std::optional<T> value = parse_number<T>(text);
-    const bool fits = value && range.contains(*value);
-    if (fits) {
-      take(*value);
+Option add(CLI::App& app, const train::OptionRow& row) {
+  std::string names;
+  for (const std::string& name : row.names) {
+    names += (names.empty() ? "" : ",") + std::string(name.size() == 1 ? "-" : "--") + name;
+  }
+  names += row.has_opposite ? ",!--no-" + row.names.back() : "";
+  const auto begin = [begin = row.begin] {
+    if (begin) {
+      begin();
     }
-    return fits;
   };
-  return add_item(app, names, to_string(range), take_text, description);
-}
-
-template Option add_value(CLI::App&, const std::string&, const Range<int64_t>&, std::function<void(int64_t)>,
-                          const std::string&);
-template Option add_value(CLI::App&, const std::string&, const Range<uint64_t>&, std::function<void(uint64_t)>,
-                          const std::string&);
-template Option add_value(CLI::App&, const std::string&, const Range<double>&, std::function<void(double)>,
-                          const std::string&);
-
-Option add_text(CLI::App& app, const std::string& names, const std::string& what,
-                std::function<void(const std::string&)> take, const std::string& description) {
-  const auto take_text = [take = std::move(take)](const std::string& text) {
-    if (!text.empty()) {
-      take(text);
-    }
-    return !text.empty();
+  const auto begin_and_take = [begin, take = row.take](const std::string& word) {
+    begin();
+    return take(word);
   };
-  return add_item(app, names, what, take_text, description);
-}
-
-Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
-                const std::string& description) {
-  return add_text(
-      app, names, what, [&text](const std::string& given) { text = given; }, description);
-}
-
-Option add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description) {
-  return add_text(app, names, "a path", path, description);
+  Option added = row.is_switch() ? add_switch(
+                                       app, names, [=](bool on) { begin_and_take(on ? "true" : "false"); }, row.help)
+                 : row.is_list ? add_items(app, names, row.expected, begin, row.take, row.help)
+                               : add_item(app, names, row.expected, begin_and_take, row.help);
+  if (!row.is_switch()) {
+    added.type_name(row.value_name).default_str(row.otherwise);
+  }
+  return added.group(row.heading).choices(row.choices);
 }
 
 Option add_config(CLI::App& app) {
-  return add_text(
-      app, kConfigOption, "a path", [](const std::string&) {},
-      "options from a file of lines batch-size = 128; those on the command line come first");
+  const auto take = [](const std::string& file) { return !file.empty(); };  // run_command() has read it
+  return add_item(app, kConfigOption, "a path", take,
+                  "options from a file of lines batch-size = 128; those on the command line come first");
 }
 
 Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                 const std::string& description) {
-  const auto take = [&items](const std::string& item) {
-    items.push_back(item);
-    return !item.empty();
-  };
+  const auto take = [&items](const std::string& item) { return train::into(items.emplace_back())(item); };
   return add_items(
       app, names, what, [&items] { items.clear(); }, take, description);
 }
@@ -185,42 +184,30 @@ Option add_repeated(CLI::App& app, const std::string& names, const std::string& 
     return true;
   };
   CLI::Option* option = app.add_option(names, callback, description);
-  const Option noted = note(option, what);
+  const Option added = with_value(app, option, what);
   option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
-  return noted;
+  return added;
 }
 
-template <class T>
-Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
+Option add_values(CLI::App& app, const std::string& names, const Range<int64_t>& range, std::vector<int64_t>& items,
                   const std::string& description) {
-  const auto take = [range, &items](const std::string& item) {
-    const std::optional<T> value = parse_number<T>(item);
-    items.push_back(value.value_or(T{}));
-    return value && range.contains(*value);
-  };
+  const auto take = [range, &items](const std::string& item) { return train::into(items.emplace_back(), range)(item); };
   return add_items(
       app, names, to_string(range), [&items] { items.clear(); }, take, description);
 }
 
-template Option add_values(CLI::App&, const std::string&, const Range<int64_t>&, std::vector<int64_t>&,
-                           const std::string&);
-template Option add_values(CLI::App&, const std::string&, const Range<uint64_t>&, std::vector<uint64_t>&,
-                           const std::string&);
-template Option add_values(CLI::App&, const std::string&, const Range<double>&, std::vector<double>&,
-                           const std::string&);
-
 Option add_words(CLI::App& app, const std::string& name, std::vector<std::string>& items,
                  const std::string& description) {
   CLI::Option* option = app.add_option(name, items, description);
-  const Option noted = note(option, name);
+  const Option added = with_value(app, option, name);
   option->expected(0, CLI::detail::expected_max_vector_size)->type_name(name + " …");
-  return noted;
+  return added;
 }
 
 Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
                   const std::string& description) {
   const std::function<void(int64_t)> count = [take = std::move(take)](int64_t given) { take(given > 0); };
-  return Option(app.add_flag_function(names, count, description));
+  return {app, app.add_flag_function(names, count, description)};
 }
 
 Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description) {
@@ -228,8 +215,24 @@ Option add_switch(CLI::App& app, const std::string& names, bool& value, const st
       app, names, [&value](bool on) { value = on; }, description);
 }
 
-void exclude(CLI::App& app, const std::vector<std::string>& names) {
-  notes().exclusive.emplace_back(&app, names);
+void exclude(CLI::App& app, const std::string& one, const std::string& other) {
+  app.get_option(one)->excludes(app.get_option(other));
+}
+
+const std::string& expected_of(const CLI::Option& option) {
+  static const std::string nothing;
+  const auto found = facts().find(&option);
+  return found == facts().end() ? nothing : found->second.expected;
+}
+
+const std::vector<std::string>& choices_of(const CLI::Option& option) {
+  static const std::vector<std::string> none;
+  const auto found = facts().find(&option);
+  return found == facts().end() ? none : found->second.choices;
+}
+
+void forget_options() {
+  facts().clear();
 }
 
 }  // namespace norma::cli

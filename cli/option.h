@@ -1,9 +1,9 @@
 #pragma once
 
 #include "core/range.h"
+#include "train/option_row.h"
 
 #include <cstdint>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -16,32 +16,30 @@ class Option;
 
 namespace norma::cli {
 
-/// One line of a configuration file: an option, and its value as it would stand on the command line.
+/// One line of a file of options, as run_files.h reads them.
 struct ConfigLine {
-  std::string name;                     ///< of the option without its dashes: "batch-size"
-  std::string value;                    ///< the items of an array with commas between them
-  std::vector<std::string> items = {};  ///< of an array, or the value alone
-  bool on_or_off = false;               ///< the value is "true" or "false" of TOML, as switches have them
-  std::string place;                    ///< "r50.toml:2:1", for error texts
+  std::string name;                ///< of the option without its dashes: "batch-size"
+  std::vector<std::string> items;  ///< of an array, or the value alone, as words of the command line
+  bool on_or_off = false;          ///< the value is "true" or "false" of TOML, as switches have them
+  std::string place;               ///< "r50.toml:2:1", for error texts
+
+  /// The value in a word, the items of an array with commas between them.
+  [[nodiscard]] std::string value() const;
 };
 
-/// The lines of a TOML file without tables, in its order: `batch-size = 128`, `flip = true`, `norms = ["batch",
-/// "group:8"]`. Throws Error of `op` that names file, line and column for a file that cannot be read, for invalid TOML,
-/// and for a value that no option can have.
-std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::path& file);
-
-// The edge to CLI11. Only option.cpp, option_words.cpp, option_table.cpp, help.cpp and program.cpp include CLI11 (and
-// info.cpp its version), since it takes longer to compile than a subcommand.
+// The edge to CLI11. Only option.cpp, option_words.cpp, help.cpp, man_page.cpp, completion.cpp and program.cpp include
+// CLI11 (and info.cpp its version), since it takes longer to compile than a subcommand.
 
 /// A handle on one option of a command. The setters change its text in --help.
 class Option {
  public:
   Option() = default;
-  explicit Option(CLI::Option* option) : option_(option) {}
+  Option(const CLI::App& app, CLI::Option* option) : app_(&app), option_(option) {}
 
   Option& type_name(const std::string& name);    ///< the word for the value: "N", "FILE"
   Option& default_str(const std::string& text);  ///< the text for the default
   Option& group(const std::string& heading);
+  Option& choices(std::vector<std::string> names);  ///< values that a shell offers: some, or all
   /// Makes it an error if the command line lacks it.
   Option& required();
   /// True iff the parsed command line, or a line of a file, has it.
@@ -50,32 +48,40 @@ class Option {
   [[nodiscard]] bool typed() const;
 
  private:
+  const CLI::App* app_ = nullptr;
   CLI::Option* option_ = nullptr;
 };
 
 /// Adds a subcommand to the program; `footer` stands at the end of its help.
 CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
                          const std::string& footer = "");
+const std::string& command_name(const CLI::App& app);
 /// The option of a command that has this name, "--model".
 Option option_of(CLI::App& app, const std::string& name);
 
 // These functions make every option of every command, so that all are refused in one form: "COMMAND: --name: expected
 // …, got …". An option that takes one value is an error if it comes twice.
 
-/// A number of type int64_t, uint64_t or double.
-template <class T>
-Option add_value(CLI::App& app, const std::string& names, const Range<T>& range, std::function<void(T)> take,
-                 const std::string& description);
+/// An option that a table describes; its words go to the row's place. `exclude` is left to the caller.
+Option add(CLI::App& app, const train::OptionRow& row);
 /// A word; `take` returns false for one that is not `what`.
 Option add_item(CLI::App& app, const std::string& names, const std::string& what,
                 std::function<bool(const std::string&)> take, const std::string& description);
+/// A whole number, or one that may be absent.
+template <class T>
+Option add_value(CLI::App& app, const std::string& names, const Range<int64_t>& range, T& value,
+                 const std::string& description) {
+  return add_item(app, names, to_string(range), train::into(value, range), description);
+}
 /// A text that is not empty; `what` is "a name", "a norm".
-Option add_text(CLI::App& app, const std::string& names, const std::string& what,
-                std::function<void(const std::string&)> take, const std::string& description);
-Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
-                const std::string& description);
+inline Option add_text(CLI::App& app, const std::string& names, const std::string& what, std::string& text,
+                       const std::string& description) {
+  return add_item(app, names, what, train::into(text), description);
+}
 /// The name of a file or folder.
-Option add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description);
+inline Option add_path(CLI::App& app, const std::string& names, std::string& path, const std::string& description) {
+  return add_item(app, names, "a path", train::into(path), description);
+}
 /// Texts, separated by commas outside brackets ("batch[eps=1e-3,momentum=0.1],layer2d") or given as words; they replace
 /// those in `items`.
 Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
@@ -86,24 +92,39 @@ Option add_items(CLI::App& app, const std::string& names, const std::string& wha
 /// Texts as they are, each behind the option's name, which may come several times; they replace those in `items`.
 Option add_repeated(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                     const std::string& description);
-/// Numbers, given as add_list() takes texts.
-template <class T>
-Option add_values(CLI::App& app, const std::string& names, const Range<T>& range, std::vector<T>& items,
+/// Whole numbers, given as add_list() takes texts.
+Option add_values(CLI::App& app, const std::string& names, const Range<int64_t>& range, std::vector<int64_t>& items,
                   const std::string& description);
 /// Words of the command line without an option's name, any number of them; `name` is for the help.
 Option add_words(CLI::App& app, const std::string& name, std::vector<std::string>& items,
                  const std::string& description);
+/// The items of such a list.
+std::vector<std::string> split_list(const std::string& text);
 /// A switch: "--name", or "--name,!--no-name" for one that can be turned off.
 Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
                   const std::string& description);
 Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description);
 
 inline constexpr const char* kConfigOption = "--config";
-/// --config; run_command() adds its lines after the command line's words.
+/// --config, whose lines run_command() gives to the options.
 Option add_config(CLI::App& app);
 
-/// Allows at most one of these options of a command.
-void exclude(CLI::App& app, const std::vector<std::string>& names);
+/// Allows at most one of two options of a command.
+void exclude(CLI::App& app, const std::string& one, const std::string& other);
+
+// CLI11 has no place for these facts about an option.
+
+/// What its value must be, for error texts: "a whole number from 1 to 8"; "" for a switch.
+const std::string& expected_of(const CLI::Option& option);
+/// Option::choices().
+const std::vector<std::string>& choices_of(const CLI::Option& option);
+/// Forgets the facts about the options of an earlier program.
+void forget_options();
+
+// What run_command() does with the words of the command line, and the lines of files, around CLI11's parsing.
+
+/// A value for a message: on one line, and shortened if it is long.
+std::string shown(const std::string& text);
 
 /// Checks the words before parsing: throws Error for an option without its value, and for a switch with one. Returns
 /// the words, with a word "--name=" (an empty value) cut into "--name" and "": CLI11 would take the next word for the
@@ -111,12 +132,11 @@ void exclude(CLI::App& app, const std::vector<std::string>& names);
 std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words);
 /// The value after an option, "--config", in words that may be unchecked; "" if they lack the option.
 std::string value_in(const std::vector<std::string>& words, const std::string& name);
-/// Adds the options of these lines to `words`, as checked_words() returns them. Options that the words already have or
+/// Gives the options of these lines their values, before parsing. Options that the words or an earlier file have or
 /// exclude are left out: the first one holds. Throws Error for a line that names no option, one that belongs only on
 /// the command line, and a value that a switch cannot have.
-std::vector<std::string> with_lines(const CLI::App& app, const std::vector<std::string>& words,
-                                    const std::vector<ConfigLine>& lines);
-/// Checks the options after parsing: throws Error for a switch that came twice and for options that exclude each other.
+void give_lines(CLI::App& app, const std::vector<std::string>& words, const std::vector<ConfigLine>& lines);
+/// Checks the options after parsing: throws Error for a switch that came twice.
 void check_given(const CLI::App& app);
 
 }  // namespace norma::cli

@@ -7,12 +7,14 @@
 #include "core/nearest_name.h"
 #include "core/parallel.h"
 #include "core/toml_lines.h"
+#include "lab/telemetry/dynamics_parts.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "train/ranges.h"
+#include "train/step_graph.h"
 
 #include <fmt/format.h>
 
@@ -29,38 +31,26 @@ namespace {
 
 constexpr const char* kRunning = "Running";
 
-/// The names for CLI11: "-b,--batch-size"; "--flip,!--no-flip".
-std::string names_of(const train::RecipeOption& option) {
-  const std::string letter = option.letter != 0 ? fmt::format("-{},", option.letter) : "";
-  return option.is_switch() ? fmt::format("--{0},!--no-{0}", option.name) : letter + "--" + option.name;
+std::vector<std::string> device_choices() {
+  return {"cpu", "cuda", "cuda-emulated"};
 }
 
 }  // namespace
 
 void RecipeOptions::add(CLI::App& app, const train::RecipeOption& option) {
-  const std::string names = names_of(option);
   const auto value = std::make_shared<train::Recipe>();
-  const auto begin = [given = given_, its = &option, value] {
+  train::OptionRow row = option.row(defaults_);
+  row.begin = [given = given_, its = &option, value] {
     its->clear(*value);
     given->emplace_back(its, value);
   };
-  const auto take = [its = &option, value](const std::string& word) { return its->take(*value, word); };
-  const auto begin_and_take = [begin, take](const std::string& word) {
-    begin();
-    return take(word);
-  };
-  if (option.is_switch()) {
-    const bool on = option.items(defaults_).front() == "true";
-    const auto turn = [begin_and_take](bool it_is_on) { begin_and_take(it_is_on ? "true" : "false"); };
-    add_switch(app, names, turn, option.help_text() + (on ? " [on]" : " [off]")).group(option.heading);
-    return;
+  row.take = [its = &option, value](const std::string& word) { return its->take(*value, word); };
+  const Option added = cli::add(app, row);
+  if (!row.is_switch()) {
+    with_value_.emplace_back(option.name, added);
   }
-  Option added = option.is_list() ? add_items(app, names, option.expected, begin, take, option.help_text())
-                                  : add_item(app, names, option.expected, begin_and_take, option.help_text());
-  added.type_name(option.value_name).default_str(option.default_text(defaults_)).group(option.heading);
-  with_value_.emplace_back(option.name, added);
   if (!option.replaces.empty()) {
-    exclude(app, {"--" + option.replaces, "--" + option.name});
+    exclude(app, "--" + option.replaces, "--" + option.name);
   }
 }
 
@@ -101,11 +91,6 @@ train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
   return recipe;
 }
 
-const char* dynamics_help() {
-  return "also record how the network moves, some of gradients, weights, saturation, sharpness, or all: gradient norms "
-         "by depth, effective learning rates, bounded norms, the largest eigenvalue of the Hessian (docs/telemetry.md)";
-}
-
 void print_precision_note(const train::Precision& precision) {
   const std::string text = train::precision_note(precision, default_device());
   if (!text.empty()) {
@@ -115,86 +100,106 @@ void print_precision_note(const train::Precision& precision) {
 
 const std::vector<RunOption>& run_options() {
   using Number = RunOption::Number;
-  static const std::vector<RunOption> all = {
+  using Run = RunOptions;
+  constexpr const char* kAll = "compare train eval export run audit bench bench-norms check-norm";
+  constexpr const char* kComputing = "compare train eval run audit bench bench-norms check-norm";
+  constexpr const char* kTalking = "compare train eval audit bench bench-norms check-norm";
+  static const std::vector<RunOption> options = {
       // A resumed run would overwrite the record of the run before.
-      {.name = "telemetry",
-       .field = &RunOptions::telemetry,
-       .help = "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer",
-       .from_file = FromFile::new_run},
-      {.name = "dynamics",
-       .field = &RunOptions::dynamics,
-       .help = dynamics_help(),
-       .otherwise = "none",
-       .from_file = FromFile::new_run,
-       .word = "LIST"},
-      {.name = "tensorboard",
-       .field = &RunOptions::tensorboard,
-       .help = "write an event file for TensorBoard: curves, and how the weights of the norms are spread",
-       .names = "--tensorboard,!--no-tensorboard"},
-      {"log-json", &RunOptions::log_json, "write log.jsonl: what metrics.csv and summary.csv have, an object per line"},
-      {"checkpoint-hist", Number{&RunOptions::checkpoint_hist, train::ranges::kCheckpointHist},
-       "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
-       "recovery",
-       "1: model_best alone"},
-      {"recovery-interval", Number{&RunOptions::recovery_interval, train::ranges::kStepsOrNone},
-       "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", "0: none"},
-      {"threads", Number{&RunOptions::threads, train::ranges::kThreads}, "threads for computing", "0: one per core"},
-      {.name = "workers",
-       .field = Number{&RunOptions::workers, train::ranges::kWorkers},
-       .help = "background threads that prepare images",
-       .names = "-j,--workers"},
-      {"log-interval", Number{&RunOptions::log_interval, train::ranges::kLogInterval},
-       "steps between two lines of the log"},
-      {"device", &RunOptions::device, "where it is computed: cpu, cuda, cuda:N, or cuda-emulated, which is for tests",
-       "cpu, or NORMA_DEVICE"},
-      {.name = "conv",
-       .field = &RunOptions::conv,
-       .help =
-           "fast or exact: float32 3x3 convolutions on CPUs by Winograd's transforms where those are faster, or never "
-           "(docs/precision.md)",
-       .otherwise = "fast, or NORMA_CONV",
-       .word = "NAME"},
-      {.name = "cuda-graph",
-       .field = &RunOptions::cuda_graph,
-       .help = "on, off or auto: each step by one launch of a CUDA graph; auto: where a step can be recorded",
-       .otherwise = "auto",
-       .word = "MODE"},
-      {.name = "procs",
-       .field = Number{&RunOptions::procs, train::ranges::kProcesses},
-       .help = "processes that share the images of each batch (docs/parallel.md)",
-       .otherwise = "1, or those that mpirun has started",
-       .from_file = FromFile::none},
-      {.name = "timeout",
-       .field = Number{&RunOptions::timeout, train::ranges::kTimeout},
-       .help = "seconds without a word from another process after which it counts as lost",
-       .from_file = FromFile::none},
-      {.name = "verbose-ranks",
-       .field = &RunOptions::verbose_ranks,
-       .help = "let all processes print, not the first alone",
-       .from_file = FromFile::none},
-      {.name = "quiet", .field = &RunOptions::quiet, .help = "show no progress", .from_file = FromFile::none}};
-  return all;
+      RunOption("telemetry", "train", &Run::telemetry,
+                "write telemetry.json: curves, where time and memory go, copies and the numbers in each layer",
+                {.from_file = FromFile::new_run}),
+      RunOption("dynamics", "train", &Run::dynamics, lab::dynamics_help(),
+                {.otherwise = "none",
+                 .from_file = FromFile::new_run,
+                 .value_name = "LIST",
+                 .choices = lab::dynamics_choices}),
+      RunOption("tensorboard", "train", &Run::tensorboard,
+                "write an event file for TensorBoard: curves, and how the weights of the norms are spread",
+                {.has_opposite = true}),
+      RunOption("log-json", "train", &Run::log_json,
+                "write log.jsonl: what metrics.csv and summary.csv have, an object per line"),
+      RunOption(
+          "checkpoint-hist", "train", Number{&Run::checkpoint_hist, train::ranges::kCheckpointHist},
+          "keep the N best of the checkpoints after each epoch (checkpoint-EPOCH; from 2 on), and the N newest for "
+          "recovery",
+          {.otherwise = "1: model_best alone"}),
+      RunOption("recovery-interval", "train", Number{&Run::recovery_interval, train::ranges::kStepsOrNone},
+                "write a checkpoint recovery-EPOCH-STEP every N steps of the run, too", {.otherwise = "0: none"}),
+      RunOption("threads", kAll, Number{&Run::threads, train::ranges::kThreads}, "threads for computing",
+                {.otherwise = "0: one per core"}),
+      RunOption("device", kComputing, &Run::device,
+                "where it is computed: cpu, cuda, cuda:N, or cuda-emulated, which is for tests",
+                {.otherwise = "cpu, or NORMA_DEVICE", .value_name = "DEVICE", .choices = device_choices}),
+      RunOption("conv", "compare train eval run bench", &Run::conv,
+                "fast or exact: float32 3x3 convolutions on CPUs by Winograd's transforms where those are faster, or "
+                "never (docs/precision.md)",
+                {.otherwise = "fast, or NORMA_CONV", .value_name = "NAME", .choices = conv2d_modes}),
+      RunOption("cuda-graph", "train bench", &Run::cuda_graph,
+                "on, off or auto: each step by one launch of a CUDA graph; auto: where a step can be recorded",
+                {.otherwise = "auto", .value_name = "MODE", .choices = train::graph_mode_names}),
+      RunOption("workers", "compare train eval", Number{&Run::workers, train::ranges::kWorkers},
+                "background threads that prepare images", {.letter = 'j'}),
+      RunOption("log-interval", "compare train", Number{&Run::log_interval, train::ranges::kLogInterval},
+                "steps between two lines of the log"),
+      RunOption("procs", "compare train", Number{&Run::procs, train::ranges::kProcesses},
+                "processes that share the images of each batch (docs/parallel.md)",
+                {.otherwise = "1, or those that mpirun has started", .from_file = FromFile::none}),
+      RunOption("timeout", "compare train bench", Number{&Run::timeout, train::ranges::kTimeout},
+                "seconds without a word from another process after which it counts as lost",
+                {.from_file = FromFile::none}),
+      RunOption("verbose-ranks", "compare train bench", &Run::verbose_ranks,
+                "let all processes print, not the first alone", {.from_file = FromFile::none}),
+      RunOption("quiet", kTalking, &Run::quiet, "show no progress", {.from_file = FromFile::none})};
+  return options;
 }
 
-void RunOptions::add(CLI::App& app, const std::vector<std::string_view>& names) {
-  for (const std::string_view name : names) {
-    const RunOption& option = *std::ranges::find(run_options(), name, &RunOption::name);
-    const std::string words = *option.names != '\0' ? option.names : fmt::format("--{}", name);
-    if (const auto* on = std::get_if<bool RunOptions::*>(&option.field)) {
-      add_switch(app, words, this->**on, option.help).group(kRunning);
-    } else if (const auto* text = std::get_if<std::string RunOptions::*>(&option.field)) {
-      add_text(app, words, "a name", this->**text, option.help)
-          .type_name(option.word)
-          .default_str(option.otherwise)
-          .group(kRunning);
-    } else {
-      const auto& number = std::get<RunOption::Number>(option.field);
-      add_value<int64_t>(
-          app, words, number.range, [this, at = number.at](int64_t n) { this->*at = n; }, option.help)
-          .type_name("N")
-          .default_str(option.otherwise.empty() ? fmt::format("{}", this->*number.at) : option.otherwise)
-          .group(kRunning);
+train::OptionRow RunOption::row(RunOptions& options) const {
+  train::OptionRow row{.names = letter == 0 ? std::vector{name} : std::vector{std::string(1, letter), name},
+                       .heading = kRunning,
+                       .value_name = value_name,
+                       .expected = "a name",
+                       .help = help,
+                       .take = {},
+                       .otherwise = otherwise,
+                       .choices = choices == nullptr ? std::vector<std::string>() : choices(),
+                       .has_opposite = has_opposite};
+  if (const auto* on = std::get_if<bool RunOptions::*>(&field)) {
+    row.take = train::into(options.**on);
+  } else if (const auto* text = std::get_if<std::string RunOptions::*>(&field)) {
+    row.take = train::into(options.**text);
+  } else {
+    const auto& [at, range] = std::get<Number>(field);
+    row.value_name = "N";
+    row.expected = to_string(range);
+    row.otherwise = otherwise.empty() ? fmt::format("{}", options.*at) : otherwise;
+    row.take = train::into(options.*at, range);
+  }
+  return row;
+}
+
+std::string RunOption::toml(const RunOptions& options) const {
+  if (const auto* text = std::get_if<std::string RunOptions::*>(&field)) {
+    return toml_string(options.**text);
+  }
+  const auto* number = std::get_if<Number>(&field);
+  return number != nullptr ? fmt::format("{}", options.*number->at)
+                           : fmt::format("{}", options.*std::get<bool RunOptions::*>(field));
+}
+
+std::vector<train::OptionRow> RunOptions::rows(std::string_view command) {
+  std::vector<train::OptionRow> rows;
+  for (const RunOption& option : run_options()) {
+    if (fmt::format(" {} ", option.commands).find(fmt::format(" {} ", command)) != std::string::npos) {
+      rows.push_back(option.row(*this));
     }
+  }
+  return rows;
+}
+
+void RunOptions::add(CLI::App& app) {
+  for (const train::OptionRow& row : rows(command_name(app))) {
+    cli::add(app, row);
   }
 }
 
@@ -213,16 +218,8 @@ std::string RunOptions::config_text() const {
   const RunOptions defaults;
   std::string text;
   for (const RunOption& option : run_options()) {
-    const auto value_in = [&](const RunOptions& options) {
-      if (const auto* device_name = std::get_if<std::string RunOptions::*>(&option.field)) {
-        return toml_string(options.**device_name);
-      }
-      const auto* number = std::get_if<RunOption::Number>(&option.field);
-      return number != nullptr ? fmt::format("{}", options.*number->at)
-                               : fmt::format("{}", options.*std::get<bool RunOptions::*>(option.field));
-    };
-    if (option.from_file != FromFile::none && value_in(*this) != value_in(defaults)) {
-      text += fmt::format("{} = {}\n", option.name, value_in(*this));
+    if (option.from_file != FromFile::none && option.toml(*this) != option.toml(defaults)) {
+      text += fmt::format("{} = {}\n", option.name, option.toml(*this));
     }
   }
   std::string files;

@@ -27,8 +27,6 @@ class RecipeOptions {
   void add_all(CLI::App& app);
 
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
-  /// True iff an option was given.
-  [[nodiscard]] bool any() const { return !given_->empty(); }
   /// The names of the options that the command line itself gives a value; switches are not among them.
   [[nodiscard]] std::vector<std::string> typed() const;
   /// `recipe` with the values of the command line.
@@ -45,7 +43,7 @@ class RecipeOptions {
   std::vector<std::pair<std::string, Option>> with_value_;
 };
 
-/// The options that do not change the result of a run. run_options() describes all but --plugin.
+/// The options that do not change the result of a run. Each has a row in run_options(), except --plugin.
 struct RunOptions {
   int64_t workers = 1;
   int64_t threads = 0;  ///< 0: as many as there are cores, or OMP_NUM_THREADS
@@ -66,8 +64,10 @@ struct RunOptions {
   int64_t checkpoint_hist = train::KeepOptions{}.history;
   int64_t recovery_interval = train::KeepOptions{}.recovery_interval;
 
-  /// Adds the options of these names, in this order.
-  void add(CLI::App& app, const std::vector<std::string_view>& names);
+  /// The rows of the options that a command has.
+  [[nodiscard]] std::vector<train::OptionRow> rows(std::string_view command);
+  /// Adds these rows.
+  void add(CLI::App& app);
   void add_plugin(CLI::App& app);  ///< --plugin, norms of your own
   /// The loaded plug-ins as " --plugin FILE…" with absolute names, to continue a command line; "" if there are none.
   [[nodiscard]] static std::string plugin_words();
@@ -87,25 +87,43 @@ enum class FromFile : uint8_t {
   any_run,  ///< also one that `--resume` continues
 };
 
+/// Details that only some of RunOptions have.
+struct RunOptionDetails {
+  std::string otherwise = {};  ///< the default in --help; "": the value
+  FromFile from_file = FromFile::any_run;
+  std::string value_name = {};  ///< the word for the value in --help; "": N for a number
+  char letter = 0;              ///< for its short name: 'j' for -j
+  bool has_opposite = false;    ///< a switch with a --no-name
+  std::vector<std::string> (*choices)() = nullptr;
+};
+
 /// One of RunOptions.
-struct RunOption {
+struct RunOption : RunOptionDetails {
   struct Number {
     int64_t RunOptions::*at;
     Range<int64_t> range;
   };
-  std::string_view name;  ///< without dashes
-  std::variant<Number, bool RunOptions::*, std::string RunOptions::*> field;
-  const char* help;
-  std::string otherwise = {};  ///< the default in --help; "": the value
-  FromFile from_file = FromFile::any_run;
-  const char* names = "";       ///< for CLI11, if not "--name" alone
-  const char* word = "DEVICE";  ///< what --help calls a text
-};
-/// All but --plugin, in the order of args.toml.
-const std::vector<RunOption>& run_options();
+  using Field = std::variant<Number, bool RunOptions::*, std::string RunOptions::*>;
 
-/// The help of --dynamics.
-const char* dynamics_help();
+  RunOption(std::string its_name, std::string of, Field its_field, std::string text, RunOptionDetails details = {})
+      : RunOptionDetails(std::move(details)),
+        name(std::move(its_name)),
+        commands(std::move(of)),
+        field(its_field),
+        help(std::move(text)) {}
+
+  std::string name;      ///< without dashes
+  std::string commands;  ///< those that have it, with spaces between them
+  Field field;
+  std::string help;
+
+  /// Its row, for a command with these defaults. Its words go there.
+  [[nodiscard]] train::OptionRow row(RunOptions& options) const;
+  /// The value as TOML.
+  [[nodiscard]] std::string toml(const RunOptions& options) const;
+};
+/// All but --plugin, in the order of --help and args.toml.
+const std::vector<RunOption>& run_options();
 
 /// Prints a note if the default device is slow in a precision, or replaces it by another.
 void print_precision_note(const train::Precision& precision);

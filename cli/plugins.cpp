@@ -136,7 +136,7 @@ std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& fi
         plugins.push_back(plugin_named(text));
       }
     }
-    dry_run = dry_run || (line.name == "dry-run" && line.value != "false");
+    dry_run = dry_run || (line.name == "dry-run" && line.value() != "false");
   }
   return plugins;
 }
@@ -193,6 +193,9 @@ void check_norm_is_loaded(std::string_view op, const std::string& norm, const st
 }
 
 void load_plugins(const std::vector<std::string>& words) {
+  if (!words.empty() && words.front() == "completion") {
+    return;  // its words may be those of another command, which a user has not started yet
+  }
   const std::vector<std::string> given = given_plugins(words);
   for (const std::string& text : given) {
     if (!text.empty()) {  // the parser reports it
@@ -202,8 +205,8 @@ void load_plugins(const std::vector<std::string>& words) {
   if (!given.empty() || words.empty() || words.front() != kOp) {
     return;
   }
-  // Any spelling that the parser may accept, as --dry-run=1.
-  bool dry_run = std::ranges::any_of(words, [](const std::string& word) { return word.starts_with("--dry-run"); });
+  bool dry_run = std::ranges::any_of(
+      words, [](const std::string& word) { return word.starts_with("--dry-run") && word != "--dry-run=false"; });
   std::filesystem::path by = value_in(words, kConfigOption);
   std::vector<nn::PluginRecord> plugins =
       by.empty() ? std::vector<nn::PluginRecord>() : configured_plugins(by, dry_run);

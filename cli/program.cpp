@@ -3,7 +3,6 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/option.h"
-#include "cli/option_notes.h"
 #include "cli/plugins.h"
 #include "cli/run_files.h"
 #include "core/excerpt.h"
@@ -68,13 +67,14 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   return names;
 }
 
-/// The words of the command line, the last one first, as CLI11 takes them; a subcommand's words are checked.
-std::vector<std::string> parsed_words(const CLI::App& program, std::vector<std::string> words) {
-  for (const CLI::App* subcommand : program.get_subcommands({})) {
+/// The words of the command line, the last one first, as CLI11 takes them. A subcommand's words are checked, and its
+/// options get what is in files.
+std::vector<std::string> parsed_words(CLI::App& program, std::vector<std::string> words) {
+  for (CLI::App* subcommand : program.get_subcommands({})) {
     if (!words.empty() && words.front() == subcommand->get_name()) {
       words = checked_words(*subcommand, {words.begin() + 1, words.end()});
       for (const std::vector<ConfigLine>& lines : lines_of_files(subcommand->get_name(), words)) {
-        words = with_lines(*subcommand, words, lines);
+        give_lines(*subcommand, words, lines);
       }
       words.insert(words.begin(), subcommand->get_name());
       break;
@@ -124,12 +124,16 @@ void note_program_name(std::string name) {
   started_as = std::move(name);
 }
 
+std::unique_lock<std::mutex> be_the_only_command(std::string_view name) {
+  static std::mutex running;
+  std::unique_lock lock(running, std::try_to_lock);
+  check(lock.owns_lock(), name, "expected to be the only command of the process that runs");
+  return lock;
+}
+
 int run_command(const std::vector<std::string>& words) {
-  static std::mutex running;  // what options are called stands in one place
-  const std::unique_lock lock(running, std::try_to_lock);
-  check(lock.owns_lock(), words.empty() ? "norma" : words.front(),
-        "expected to be the only command of the process that runs");
-  notes() = {};  // of the options of a command before
+  const std::unique_lock<std::mutex> lock = be_the_only_command(words.empty() ? "norma" : words.front());
+  forget_options();  // those of a command before
   CLI::App program(
       "Norma trains image networks with one norm layer or another, and shows what each costs and what it buys.",
       "norma");
@@ -160,6 +164,10 @@ int run_command(const std::vector<std::string>& words) {
     command.app->allow_extras();
   }
 
+  if (words.size() > 1 && words[0] == "completion" && words[1] == "words") {  // those of any command, even unfinished
+    train::say("{}", completed(program, {words.begin() + 2, words.end()}));
+    return kSuccess;
+  }
   try {
     program.parse(parsed_words(program, words));
   } catch (const CLI::Success& e) {  // --help, --version

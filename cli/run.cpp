@@ -152,10 +152,7 @@ Command add_run(CLI::App& program) {
   auto state = std::make_shared<State>();
   const auto add_size = [&](const std::string& name, const Range<int64_t>& range, auto& size, const std::string& type,
                             const std::string& shown, const std::string& description) {
-    add_value<int64_t>(
-        app, name, range, [&size](int64_t n) { size = n; }, description)
-        .type_name(type)
-        .default_str(shown);
+    add_value(app, name, range, size, description).type_name(type).default_str(shown);
   };
   add_size("--num-classes", train::ranges::kClasses, state->num_classes, "K", std::to_string(state->num_classes),
            "length of the output");
@@ -174,7 +171,7 @@ Command add_run(CLI::App& program) {
   add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4",
            "ConvNeXt: size and stride of the first convolution");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "conv"});
+  state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -1,12 +1,18 @@
 #include "cli/run_files.h"
 
 #include "cli/options.h"
+#include "core/error.h"
 #include "core/excerpt.h"
+#include "core/input_file.h"
+#include "core/toml_lines.h"
 #include "session/output.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <fstream>
-#include <string_view>
+#include <type_traits>
+#include <variant>
 
 namespace norma::cli {
 
@@ -17,6 +23,19 @@ constexpr const char* kOp = "train";
 const RunOption* run_option(std::string_view name) {
   const auto found = std::ranges::find(run_options(), name, &RunOption::name);
   return found == run_options().end() ? nullptr : &*found;
+}
+
+/// A text or a number as a word of the command line; "" for any other value.
+std::string word_of(const TomlScalar& value) {
+  return std::visit(
+      []<class T>(const T& its) {
+        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, bool>) {
+          return std::string();
+        } else {
+          return fmt::format("{}", its);
+        }
+      },
+      value);
 }
 
 /// The lines of a run's args.toml that stay valid when it is resumed; none if no run has written that file.
@@ -34,6 +53,27 @@ std::vector<ConfigLine> lines_that_go_on(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::path& file) {
+  const TomlForm form{.line = "option = value", .key = "option", .max_line_bytes = 4000};
+  std::vector<ConfigLine> result;
+  for (const TomlLine& line : parse_toml_lines(op, read_text_file(op, file, kMaxTomlBytes), file.string(), form)) {
+    ConfigLine& taken = result.emplace_back(ConfigLine{.name = line.key, .items = {}, .place = line.key_place});
+    if (const auto* on = std::get_if<bool>(&line.value)) {
+      taken.on_or_off = true;
+      taken.items = {*on ? "true" : "false"};
+      continue;
+    }
+    const std::vector<TomlScalar> values = line.list.value_or(std::vector{line.value});
+    const bool are_words = !values.empty() && std::ranges::none_of(values, [](const TomlScalar& value) {
+      return std::holds_alternative<std::monostate>(value) || std::holds_alternative<bool>(value);
+    });
+    check(are_words, op, "{}: {}: expected a text, a number, true, false or a list of texts or numbers",
+          line.value_place, excerpt(line.key));
+    std::ranges::transform(values, std::back_inserter(taken.items), word_of);
+  }
+  return result;
+}
 
 bool is_of_a_run(const std::filesystem::path& file) {
   std::ifstream in(file);

@@ -4,9 +4,15 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::cli {
+
+/// The lines of a TOML file without tables, in its order: `batch-size = 128`, `flip = true`, `norms = ["batch",
+/// "group:8"]`. Throws Error of `op` that names file, line and column for a file that cannot be read, for invalid TOML,
+/// and for a value that no option can have.
+std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::path& file);
 
 /// The first line of args.toml, which identifies such a file.
 inline constexpr const char* kArgumentsHead = "# Options of a run: norma train --config args.toml";

@@ -312,20 +312,16 @@ Command add_train(CLI::App& program) {
   add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder")
       .type_name("PATH")
       .group("Running");
-  state->running.add(app, {"checkpoint-hist", "recovery-interval", "telemetry", "dynamics", "tensorboard", "log-json"});
   add_switch(app, "--dry-run", state->dry_run,
              "print the plan, and the memory and time that it will take by a few steps, and write nothing")
       .group("Running");
   add_config(app).type_name("FILE.toml").group("Running");
   state->running.add_plugin(app);
-  state->running.add(app, {"threads", "device", "conv", "cuda-graph", "workers", "log-interval", "procs"});
-  add_value<int64_t>(
-      app, "--batch-size-per-process", train::ranges::kBatchSize,
-      [state](int64_t n) { state->batch_size_per_process = n; },
-      "images of a batch in each process, in the place of --batch-size, which counts those of all")
+  add_value(app, "--batch-size-per-process", train::ranges::kBatchSize, state->batch_size_per_process,
+            "images of a batch in each process, in the place of --batch-size, which counts those of all")
       .type_name("N")
       .group("Running");
-  state->running.add(app, {"timeout", "verbose-ranks", "quiet"});
+  state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }
 

@@ -3,7 +3,7 @@
 # `source` is the tree, `destination` the folder of includes.
 cmake_minimum_required(VERSION 3.25)
 
-set(public norma.h lab/lab.h core/spin_briefly.h core/cuda/kernel.h)
+set(public norma.h lab/lab.h core/cuda/kernel.h)
 set(queue ${public})
 while(queue)
   list(POP_FRONT queue header)

@@ -137,6 +137,21 @@ std::string RecipeOption::default_text(const Recipe& defaults) const {
   return own.empty() ? kNone : fmt::format("{}", fmt::join(own, ","));
 }
 
+OptionRow RecipeOption::row(const Recipe& defaults) const {
+  const std::string state = items(defaults) == Words{"true"} ? " [on]" : " [off]";
+  return {.names = letter == 0 ? Words{name} : Words{std::string(1, letter), name},
+          .heading = heading,
+          .value_name = is_switch() ? "" : value_name,
+          .expected = expected,
+          .help = help_text() + (is_switch() ? state : ""),
+          .take = {},
+          .otherwise = default_text(defaults),
+          .choices = names == nullptr ? Words{} : names(),
+          .is_list = is_list(),
+          .has_opposite = is_switch(),
+          .excludes = replaces.empty() ? Words{} : Words{replaces}};
+}
+
 std::vector<std::string> RecipeOption::items(const Recipe& recipe) const {
   if (const auto* file = std::get_if<FileField>(&field)) {
     return (recipe.*(file->at)).empty() ? Words{} : Words{recipe.*(file->name)};

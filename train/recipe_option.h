@@ -1,6 +1,7 @@
 #pragma once
 
 #include "core/range.h"
+#include "train/option_row.h"
 #include "train/recipe.h"
 
 #include <cstdint>
@@ -138,6 +139,8 @@ struct RecipeOption : RecipeOptionDetails {
   [[nodiscard]] std::string help_text() const;
   /// The default in --help for a command with these defaults.
   [[nodiscard]] std::string default_text(const Recipe& defaults) const;
+  /// Its row for such a command, without `begin` and `take`.
+  [[nodiscard]] OptionRow row(const Recipe& defaults) const;
 
   /// The value as words: "true" or "false", a number, a text, all of a list. Empty without a value, or if another
   /// option replaces this one.

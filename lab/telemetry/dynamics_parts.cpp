@@ -32,6 +32,17 @@ std::vector<std::string> dynamics_names() {
   return names;
 }
 
+std::vector<std::string> dynamics_choices() {
+  std::vector<std::string> names = dynamics_names();
+  names.emplace_back("all");
+  return names;
+}
+
+const char* dynamics_help() {
+  return "also record how the network moves, some of gradients, weights, saturation, sharpness, or all: gradient norms "
+         "by depth, effective learning rates, bounded norms, the largest eigenvalue of the Hessian (docs/telemetry.md)";
+}
+
 DynamicsParts parse_dynamics(std::string_view op, std::string_view text) {
   DynamicsParts parts;
   while (!text.empty()) {

@@ -21,6 +21,10 @@ struct DynamicsParts {
 
 /// The names of the parts.
 std::vector<std::string> dynamics_names();
+/// What the option --dynamics takes: these names, and all.
+std::vector<std::string> dynamics_choices();
+/// The help of that option.
+const char* dynamics_help();
 /// "gradients,weights"; "" for none. `all` stands for all of them. Throws Error "op: dynamics: …" for another text.
 DynamicsParts parse_dynamics(std::string_view op, std::string_view text);
 std::string to_string(const DynamicsParts& parts);

@@ -1,5 +1,6 @@
 #include "python/bindings/bindings.h"
 
+#include "cli/compare.h"
 #include "cli/program.h"
 #include "core/device.h"
 #include "core/parallel.h"
@@ -65,21 +66,32 @@ class SetBack {
   std::optional<Conv2dImplementationGuard> convolutions_;
 };
 
-int run_command(const std::vector<std::string>& words) {
+/// Calls a command, and returns its exit code.
+template <class F>
+int in_command(F command) {
   const PrintToPython print;
   const nb::gil_scoped_release released;
   const InCommand in_command;
   const SetBack set_back;
   // The command has a guard of its own where work begins; Ctrl-C before that ends it there.
   const train::InterruptGuard guard;
-  const int code = cli::run_command(words);
+  const int code = command();
   return train::interrupted() ? 128 + train::interrupting_signal() : code;
+}
+
+int run_command(const std::vector<std::string>& words) {
+  return in_command([&] { return cli::run_command(words); });
+}
+
+int compare(const std::vector<cli::NamedWords>& options, const std::string& command) {
+  return in_command([&] { return cli::compare(options, command); });
 }
 
 }  // namespace
 
 void add_lab(nb::module_& m) {
   m.def("_run_command", &run_command, nb::arg("words"));
+  m.def("_compare", &compare, nb::arg("options"), nb::arg("command"));
   m.def("_run_program", &cli::run_program, nb::arg("words"), Released());
   nb::class_<lab::NormCheckReport>(m, "NormCheckReport", doc("NormCheckReport"))
       .def_ro("norm", &lab::NormCheckReport::norm)

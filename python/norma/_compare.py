@@ -8,23 +8,23 @@ from typing import Any
 from norma import _norma
 
 _INTERRUPTED = 130
-_ON_UNLESS_SAID = {"telemetry", "channels_last", "tensorboard", "flip"}  # switches with a --no-… of their own
+
+
+def _values(value: Any) -> list[str]:
+    """The value of an option as words of the command line: True is true; the items of a list."""
+    items = value if isinstance(value, (list, tuple)) else [value]
+    return [str(item).lower() if isinstance(item, bool) else str(item) for item in items]
 
 
 def _words(options: dict[str, Any]) -> list[str]:
-    """Keyword arguments as options: img_size=64 is --img-size 64; True is the option alone; lists are joined."""
+    """Keyword arguments as options: img_size=64 is --img-size 64; flip=False is --flip=false; lists are joined."""
     words = []
     for name, value in options.items():
         option = "-" + name if len(name) == 1 else "--" + name.replace("_", "-")
-        if value is None or (value is False and name not in _ON_UNLESS_SAID):
-            continue
-        if value is False:
-            option = "--no-" + option[2:]
-        words.append(option)
-        if isinstance(value, (list, tuple)):
-            words.append(",".join(str(item) for item in value))
-        elif value is not True and value is not False:
-            words.append(str(value))
+        if value is True or value is False:
+            words.append(f"{option}={str(value).lower()}")
+        elif value is not None:
+            words += [option, ",".join(_values(value))]
     return words
 
 
@@ -70,5 +70,8 @@ def compare(output: str | Path, **options: Any) -> Comparison:
     models=["resnet18"], norms=["batch", "mine"], images=2000). A comparison that was interrupted goes on when it is
     called again.
     """
-    run("compare", output=output, **options)
+    given = {name: value for name, value in {"output": str(output), **options}.items() if value is not None}
+    call = f"norma.compare({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+    if _norma._compare([(name, _values(value)) for name, value in given.items()], call) == _INTERRUPTED:
+        raise KeyboardInterrupt
     return Comparison(output)

@@ -474,7 +474,7 @@ TEST_CASE("norma compare: what is wrong is said before anything runs") {
   CHECK(run_norma(folder.path(), "compare --resume none").err ==
         "norma: resume: cannot open none/results.json: No such file or directory\n");
   CHECK(run_norma(folder.path(), "compare --resume none --output o").err ==
-        "norma: compare: --output, --resume: expected one of them\n");
+        "norma: compare: --output excludes --resume\n");
   test::write_file(folder / "file", "");
   CHECK(run_norma(folder.path(), kTiny + "--norms batch --output file").err ==
         "norma: compare: cannot write file: Not a directory\n");

@@ -49,7 +49,7 @@ TEST_CASE("norma train --config: each wrong line is one line that says where it 
       {"lr = []\n", "train: c.toml:1:6: lr: expected a text, a number, true, false or a list of texts or numbers"},
       {"[train]\nlr = 1\n", "train: c.toml:1: expected a line option = value, got '[train]'"},
       {"a.b = 1\n", "train: c.toml:1: expected a line option = value, got 'a.b = 1'"},
-      {"epochs = 1\nimages = 64\n", "train: --epochs, --images: expected one of them"},
+      {"epochs = 1\nimages = 64\n", "train: --epochs excludes --images"},
       {"plugin = \"/none/x.so\"\n", "plugin: cannot open /none/x.so"},
       {"config = \"x\"\n", "train: c.toml:1:1: config: expected on the command line, got it in a file"},
       {"resume = \"x\"\n", "train: c.toml:1:1: resume: expected on the command line, got it in a file"},

@@ -125,7 +125,7 @@ TEST_CASE("norma train: the length in epochs or images, one of them") {
   const Outcome epochs = interrupt_norma(folder.path(), "train --resume a --epochs 1", "checkpoints go to");
   CHECK_MESSAGE(epochs.out.find("images 12 → none\n") != std::string::npos, epochs.out, epochs.err);
   CHECK(epochs.out.find("step 3 of 3;") == std::string::npos);
-  CHECK(test::complaint("train --epochs 7 --images 8") == "norma: train: --epochs, --images: expected one of them\n");
+  CHECK(test::complaint("train --epochs 7 --images 8") == "norma: train: --epochs excludes --images\n");
 }
 
 TEST_CASE("norma train: quiet, and the default output folder") {

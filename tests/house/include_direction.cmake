@@ -18,7 +18,7 @@ set(may_include_lab core ops nn models data parallel train session lab)
 set(may_include_cli core ops nn models export data parallel train session lab cli)
 set(may_include_python core ops nn models export data parallel train session lab cli python)
 set(may_include_examples core ops nn models export data parallel train session)
-set(may_include_benchmarks core ops nn models data parallel train session lab benchmarks)
+set(may_include_benchmarks core ops nn models data parallel train session lab cli benchmarks)
 set(may_include_tests core ops nn models export data parallel train session lab cli lessons tests)
 set(may_include_lessons "")  # <norma/norma.h> alone, as a user's program
 set(folders core ops nn models export data parallel train session lab cli python examples lessons benchmarks tests)

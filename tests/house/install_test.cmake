@@ -62,11 +62,14 @@ endif()
 
 # What the program makes of its own help.
 if(EXISTS ${WORK}/prefix/bin/norma)
-  foreach(name man/man1/norma.1 bash-completion/completions/norma zsh/site-functions/_norma
-               fish/vendor_completions.d/norma.fish)
-    file(STRINGS ${WORK}/prefix/share/${name} found REGEX "batch(\\\\)?-size" LIMIT_COUNT 1)
+  file(STRINGS ${WORK}/prefix/share/man/man1/norma.1 found REGEX "batch\\\\-size" LIMIT_COUNT 1)
+  if(NOT found)
+    message(FATAL_ERROR "share/man/man1/norma.1 does not know --batch-size")
+  endif()
+  foreach(name bash-completion/completions/norma zsh/site-functions/_norma fish/vendor_completions.d/norma.fish)
+    file(STRINGS ${WORK}/prefix/share/${name} found REGEX "completion words " LIMIT_COUNT 1)
     if(NOT found)
-      message(FATAL_ERROR "share/${name} does not know --batch-size")
+      message(FATAL_ERROR "share/${name} does not ask the program")
     endif()
   endforeach()
 endif()

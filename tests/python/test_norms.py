@@ -92,8 +92,20 @@ def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert "derf" in comparison.report() and "<iframe" in comparison._repr_html_()
     assert "the report grows in" in capsys.readouterr().out
     assert json.loads((tmp_path / "c" / "results.json").read_text())
-    with pytest.raises(norma.Error, match="unknown option '--modles'"):
+    assert f"norma.compare(output='{tmp_path / 'c'}', models=['resnet18']" in comparison.results["command"]
+    with pytest.raises(norma.Error, match="compare: unknown option '--modles'; did you mean '--models'?"):
         norma.compare(tmp_path / "d", modles=["resnet18"])
+    with pytest.raises(norma.Error, match=r"compare: --lr: expected a number in \(0, 1000\], got fast"):
+        norma.compare(tmp_path / "d", lr=[0.1, "fast"])
+    with pytest.raises(norma.Error, match="compare: --quiet: expected true or false, got 3"):
+        norma.compare(tmp_path / "d", quiet=3)
+    with pytest.raises(norma.Error, match="compare: --threads: expected a whole number from 0 to 1024, got -1"):
+        norma.compare(tmp_path / "d", threads=-1)
+    with pytest.raises(norma.Error, match="compare: --epochs excludes --images"):
+        norma.compare(tmp_path / "d", epochs=1, images=8)
+    with pytest.raises(norma.Error, match="norms: expected each once, got batch twice"):
+        norma.compare(tmp_path / "d", norms="batch,group:8,batch", quick=False, flip=False, study=None)
+    assert not (tmp_path / "d").exists()
 
 
 def test_a_norm_may_hold_other_layers_and_have_typed_options() -> None:

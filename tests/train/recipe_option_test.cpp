@@ -3,6 +3,7 @@
 #include "core/toml_lines.h"
 #include "files.h"
 #include "json.h"
+#include "number_of_fields.h"
 #include "paths.h"
 #include "session/resume.h"
 #include "train/other_values.h"
@@ -28,28 +29,6 @@ using norma::test::error_of;
 using norma::test::with_other_value;
 
 namespace {
-
-struct Anything {
-  template <class T>
-  operator T() const;  // NOLINT(google-explicit-constructor)
-};
-
-template <class T, size_t... I>
-constexpr bool takes_values(std::index_sequence<I...> /*as many*/) {
-  return requires {
-    T{(void(I), Anything())...};
-  };
-}
-
-/// How many values initialise an aggregate.
-template <class T, size_t N = 1>
-constexpr size_t number_of_fields() {
-  if constexpr (takes_values<T>(std::make_index_sequence<N>())) {
-    return number_of_fields<T, N + 1>();
-  } else {
-    return N - 1;
-  }
-}
 
 /// The text of a TOML value as a word of the command line.
 std::string word_of(const TomlScalar& value) {
@@ -114,7 +93,7 @@ std::string markdown_table() {
 }  // namespace
 
 TEST_CASE("recipe options: every field of a recipe has one") {
-  CHECK(test::parse_json(to_json(Recipe{})).size() == number_of_fields<Recipe>());
+  CHECK(test::parse_json(to_json(Recipe{})).size() == test::number_of_fields<Recipe>());
 }
 
 TEST_CASE("recipe options: another value of each is in JSON, in args.toml and among the differences") {
