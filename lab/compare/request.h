@@ -19,8 +19,7 @@ struct ComparisonRequest {
   std::string resume;  ///< the folder of the comparison to go on with; "": none
   double budget = 0;   ///< seconds; 0: none
   bool quick = false;  ///< a first page in about three minutes, where nothing else is said
-  std::string
-      study;  ///< a name of studies(), or a file (study_named()): its grid, where nothing else is said; "": none
+  std::string study;   ///< for study_named(): its grid, where nothing else is said; "": none
   PartOf part;
   std::set<std::string, std::less<>> given;  ///< the last names of the options that were given
   train::Recipe value;                       ///< has the value of the recipe's option that is being given
