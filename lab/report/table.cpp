@@ -43,7 +43,9 @@ std::string to_markdown(const Table& table) {
   };
   std::vector<std::string> rule(table.heads.size(), "--:");
   std::fill_n(rule.begin(), table.words, ":--");
-  std::string text = line(table.heads) + line(rule);
+  std::vector<std::string> heads = table.heads;
+  std::ranges::transform(heads, heads.begin(), [](const std::string& head) { return escape_markdown(head); });
+  std::string text = line(heads) + line(rule);
   for (const Table::Row& row : table.rows) {
     std::vector<std::string> cells = row.cells;
     std::transform(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(table.words), cells.begin(),

@@ -430,6 +430,11 @@ TEST_CASE("report: four files are written, and an error names the one that canno
                        Error);
 }
 
+TEST_CASE("report.md: the head of a column ends at no bar of its own") {
+  CHECK(to_markdown(Table{.heads = {"norm", "largest |output|"}, .rows = {{.cells = {"batch", "3"}}}}) ==
+        "| norm | largest \\|output\\| |\n| :-- | --: |\n| batch | 3 |\n");
+}
+
 TEST_CASE("report.md: the answer, the table, the notes, and nothing that is taken for markup") {
   Comparison comparison = example();
   comparison.cells[1].norm = "group|32*";
