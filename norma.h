@@ -3,11 +3,11 @@
 // Norma's public headers from tensors to training, for programs that use them: #include <norma/norma.h>. Comparisons of
 // norms, their reports and telemetry are in <norma/lab/lab.h>.
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/dtype.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/gradcheck.h"
 #include "core/memory_format.h"

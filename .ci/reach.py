@@ -24,7 +24,7 @@ SOURCE = re.compile(r'\.(h|cpp|cu)$')
 # What every program is built by, and what every program of tests is made of.
 BUILD = ['CMakeLists.txt', 'CMakePresets.json', 'cmake/']
 TESTS = BUILD + ['tests/CMakeLists.txt', r'tests/[^/]+\.(h|cpp)$']
-TESTED = ['core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'session', 'lab', 'cli', 'parity']
+TESTED = ['base', 'core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'session', 'lab', 'cli', 'parity']
 
 
 def git(*arguments):

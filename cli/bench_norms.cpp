@@ -1,6 +1,6 @@
+#include "base/quoting.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "core/quoting.h"
 #include "lab/bench/norm_sweep.h"
 #include "nn/norm/factory.h"
 #include "session/folder_lock.h"

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/error.h"
 #include "cli/option.h"
-#include "core/error.h"
 
 #include <functional>
 #include <mutex>

@@ -1,6 +1,6 @@
+#include "base/nearest_name.h"
 #include "cli/command.h"
 #include "cli/help.h"
-#include "core/nearest_name.h"
 #include "session/output.h"
 
 #include <fmt/format.h>

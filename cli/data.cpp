@@ -1,6 +1,6 @@
+#include "base/excerpt.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
 #include "data/image_file.h"
 #include "data/image_tensor.h"

@@ -1,6 +1,6 @@
 #include "cli/help.h"
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 
 #include <fmt/format.h>
 

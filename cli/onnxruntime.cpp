@@ -1,9 +1,9 @@
 #include "cli/onnxruntime.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "cli/python.h"
 #include "core/copy.h"
-#include "core/error.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "cli/option.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <CLI/CLI.hpp>
 

@@ -1,6 +1,6 @@
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "cli/option.h"
-#include "core/error.h"
-#include "core/nearest_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,10 +1,10 @@
 #include "cli/plugins.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/quoting.h"
 #include "cli/option.h"
 #include "cli/run_files.h"
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/quoting.h"
 #include "data/json.h"
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"

@@ -1,9 +1,9 @@
 #include "cli/processes.h"
 
+#include "base/error.h"
+#include "base/parse_number.h"
 #include "cli/command.h"
-#include "core/error.h"
 #include "core/parallel.h"
-#include "core/parse_number.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 

@@ -1,8 +1,8 @@
 #include "cli/python.h"
 
+#include "base/error.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "core/error.h"
 #include "session/interrupt.h"
 
 #include <sys/prctl.h>

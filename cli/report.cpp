@@ -1,6 +1,6 @@
+#include "base/input_file.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "core/input_file.h"
 #include "lab/report/merged.h"
 #include "session/folder_lock.h"
 #include "session/output.h"

@@ -1,10 +1,10 @@
 #include "cli/run_files.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/input_file.h"
+#include "base/toml_lines.h"
 #include "cli/options.h"
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/input_file.h"
-#include "core/toml_lines.h"
 #include "session/output.h"
 
 #include <fmt/format.h>

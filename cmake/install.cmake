@@ -1,7 +1,7 @@
 # What `cmake --install` puts where, and the package that find_package(norma) finds.
 include(CMakePackageConfigHelpers)
 
-set(rooms core ops nn models export data parallel train session lab)
+set(rooms base core ops nn models export data parallel train session lab)
 list(TRANSFORM rooms PREPEND norma_ OUTPUT_VARIABLE room_targets)
 install(TARGETS ${room_targets} norma_norma norma_plugin EXPORT normaTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

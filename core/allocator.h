@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/error.h"
 #include "core/device.h"
-#include "core/error.h"
 
 #include <cstddef>
 #include <cstdint>

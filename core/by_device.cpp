@@ -1,8 +1,8 @@
 #include "core/by_device.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/device_functions.h"
-#include "core/error.h"
 
 namespace norma {
 

@@ -1,6 +1,6 @@
+#include "base/excerpt.h"
+#include "base/nearest_name.h"
 #include "core/autocast.h"
-#include "core/excerpt.h"
-#include "core/nearest_name.h"
 
 #include <fnmatch.h>
 

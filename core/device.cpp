@@ -1,7 +1,7 @@
 #include "core/device.h"
 
-#include "core/error.h"
-#include "core/parse_number.h"
+#include "base/error.h"
+#include "base/parse_number.h"
 
 #include <algorithm>
 #include <atomic>

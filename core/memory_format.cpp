@@ -1,6 +1,6 @@
 #include "core/memory_format.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace norma {
 namespace {

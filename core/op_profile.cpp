@@ -1,6 +1,6 @@
 #include "core/op_profile.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <utility>
 

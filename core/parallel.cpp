@@ -1,8 +1,8 @@
 #include "core/parallel.h"
 
+#include "base/range.h"
 #include "core/allocator.h"
 #include "core/cpu/host_memory.h"
-#include "core/range.h"
 
 #include <fmt/format.h>
 #include <omp.h>

@@ -1,6 +1,6 @@
 #include "core/sizes.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <limits>
 

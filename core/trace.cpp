@@ -1,6 +1,6 @@
 #include "core/trace.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 namespace norma {
 

@@ -1,8 +1,8 @@
 #include "data/atomic_file.h"
 
-#include "core/error.h"
-#include "core/input_file.h"
-#include "core/parse_number.h"
+#include "base/error.h"
+#include "base/input_file.h"
+#include "base/parse_number.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

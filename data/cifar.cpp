@@ -1,7 +1,7 @@
 #include "data/datasets.h"
 
-#include "core/error.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/input_file.h"
 #include "data/atomic_file.h"
 
 #include <cstddef>

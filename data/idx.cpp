@@ -1,7 +1,7 @@
 #include "data/idx.h"
 
-#include "core/error.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/input_file.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "data/atomic_file.h"
 #include "data/datasets.h"
 #include "data/idx.h"

@@ -1,8 +1,8 @@
 #include "data/image_file.h"
 
+#include "base/error.h"
+#include "base/input_file.h"
 #include "core/allocator.h"
-#include "core/error.h"
-#include "core/input_file.h"
 #include "data/atomic_file.h"
 #include "data/image_formats.h"
 

@@ -1,9 +1,9 @@
 #include "data/datasets.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/input_file.h"
 #include "core/allocator.h"
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/input_file.h"
 #include "data/atomic_file.h"
 #include "data/image_formats.h"
 #include "data/image_tensor.h"

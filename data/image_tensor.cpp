@@ -1,7 +1,7 @@
 #include "data/image_tensor.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "ops/shape/copy.h"
 

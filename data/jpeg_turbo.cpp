@@ -1,4 +1,4 @@
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 #include "data/image_formats.h"
 
 #include <fmt/format.h>

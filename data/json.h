@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 
 #include <nlohmann/json.hpp>
 

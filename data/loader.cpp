@@ -1,11 +1,11 @@
 #include "data/loader.h"
 
+#include "base/error.h"
+#include "base/range.h"
 #include "core/allocator.h"
 #include "core/cpu/host_memory.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
-#include "core/range.h"
 #include "core/share.h"
 
 #include <pthread.h>

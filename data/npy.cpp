@@ -1,10 +1,10 @@
 #include "data/npy.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/parse_number.h"
 #include "core/copy.h"
-#include "core/error.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
-#include "core/parse_number.h"
 
 #include <fmt/format.h>
 

@@ -1,10 +1,10 @@
 #include "data/pytorch_file.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/input_file.h"
 #include "core/copy.h"
-#include "core/error.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
-#include "core/input_file.h"
 #include "core/storage.h"
 #include "data/pickle.h"
 #include "data/zip_archive.h"

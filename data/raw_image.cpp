@@ -1,6 +1,6 @@
 #include "data/image_formats.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
-#include "core/error.h"
-#include "core/nearest_name.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "data/dataset.h"
 #include "data/datasets.h"
 

@@ -1,6 +1,6 @@
 #include "data/resize.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/resize_kernels.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "data/subset.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/random.h"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 #include "data/survey.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "core/parallel.h"
 
 #include <algorithm>

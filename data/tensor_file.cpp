@@ -1,8 +1,8 @@
 #include "data/tensor_file.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/input_file.h"
 #include "data/atomic_file.h"
 #include "data/json.h"
 #include "data/npy.h"

@@ -1,6 +1,6 @@
 #include "data/transform.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "core/random.h"
 

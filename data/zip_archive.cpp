@@ -1,8 +1,8 @@
 #include "data/zip_archive.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/input_file.h"
 
 #include <zip.h>
 

@@ -1,7 +1,7 @@
 #include "export/graph_onnx.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/memory_format.h"
 #include "core/trace.h"

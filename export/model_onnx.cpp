@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "core/trace.h"

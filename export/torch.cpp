@@ -1,6 +1,6 @@
 #include "export/torch.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/version.h"
 #include "export/torch_norms.h"
 #include "models/state_dict_names.h"

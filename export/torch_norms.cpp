@@ -1,6 +1,6 @@
 #include "export/torch_norms.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include "models/parameter_depths.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <charconv>
 #include <limits>

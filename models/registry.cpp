@@ -1,6 +1,6 @@
 #include "models/registry.h"
 
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 #include "models/convnext.h"
 #include "models/resnet.h"
 #include "nn/conv.h"

@@ -1,7 +1,7 @@
 #include "models/state_dict_names.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "models/registry.h"
 #include "ops/shape/view.h"
 

@@ -1,7 +1,7 @@
 #include "nn/cast_policy.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "nn/policy_file.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "nn/conv.h"
 
+#include "base/nearest_name.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 #include "nn/init.h"
 #include "nn/norm/options.h"
 

@@ -1,8 +1,8 @@
 #include "nn/freeze.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/nearest_name.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/nearest_name.h"
 #include "nn/module.h"
 #include "nn/policy_file.h"
 

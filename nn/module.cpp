@@ -1,11 +1,11 @@
 #include "nn/module.h"
 
+#include "base/excerpt.h"
+#include "base/nearest_name.h"
 #include "core/allocator.h"
 #include "core/anomaly.h"
 #include "core/copy.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 #include "core/tape.h"
 #include "nn/module_scope.h"
 

@@ -1,6 +1,6 @@
 #include "nn/plugin.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <dlfcn.h>
 

@@ -1,7 +1,7 @@
 #include "nn/plugin_file.h"
 
-#include "core/error.h"
-#include "core/sha256.h"
+#include "base/error.h"
+#include "base/sha256.h"
 
 #include <elf.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/input_file.h"
+#include "base/input_file.h"
 
 #include <filesystem>
 #include <string>

@@ -1,7 +1,7 @@
 #include "nn/policy_file.h"
 
-#include "core/input_file.h"
-#include "core/toml_lines.h"
+#include "base/input_file.h"
+#include "base/toml_lines.h"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/error.h"
 #include "core/dtype.h"
-#include "core/error.h"
 
 #include <fmt/ranges.h>
 

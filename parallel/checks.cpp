@@ -1,6 +1,6 @@
 #include "parallel/checks.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/memory_format.h"
 
 namespace norma::parallel {

@@ -1,8 +1,8 @@
 #include "session/environment.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "core/device_functions.h"
-#include "core/error.h"
-#include "core/excerpt.h"
 #include "core/parallel.h"
 #include "core/simd/target.h"
 #include "core/version.h"

@@ -1,7 +1,7 @@
 #include "session/evaluation_report.h"
 
-#include "core/error.h"
-#include "core/quoting.h"
+#include "base/error.h"
+#include "base/quoting.h"
 #include "data/json.h"
 #include "session/environment.h"
 

@@ -1,6 +1,6 @@
 #include "session/folder_lock.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "session/output.h"
 
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 #include "session/freeze_savings.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/device.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"

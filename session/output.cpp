@@ -1,7 +1,7 @@
 #include "session/output.h"
 
-#include "core/error.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/input_file.h"
 #include "data/atomic_file.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 #include "data/atomic_file.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "session/resume.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/sha256.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/sha256.h"
 #include "core/version.h"
 #include "models/registry.h"
 #include "session/environment.h"

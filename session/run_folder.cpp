@@ -1,6 +1,6 @@
 #include "session/run_folder.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/atomic_file.h"
 #include "data/safetensors.h"
 #include "nn/cast_policy.h"

@@ -1,7 +1,7 @@
 #include "session/run_log.h"
 
-#include "core/error.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/input_file.h"
 #include "data/json.h"
 #include "nn/norm/norm.h"
 #include "session/output.h"

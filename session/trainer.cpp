@@ -1,7 +1,7 @@
 #include "session/trainer.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "data/json.h"
 #include "session/environment.h"
 #include "session/freeze_savings.h"

@@ -1,6 +1,6 @@
 #define DOCTEST_CONFIG_IMPLEMENT
+#include "base/error.h"
 #include "core/device.h"
-#include "core/error.h"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 #include "train/augmentation.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

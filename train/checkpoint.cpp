@@ -1,8 +1,8 @@
 #include "train/checkpoint.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/parse_number.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/parse_number.h"
 #include "data/json.h"
 #include "data/pytorch_file.h"
 #include "ops/shape/copy.h"

@@ -1,6 +1,6 @@
 #include "train/convert_norm.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "models/registry.h"
 #include "nn/norm/norm.h"
 #include "train/checkpoint.h"

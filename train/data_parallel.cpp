@@ -1,7 +1,7 @@
 #include "train/data_parallel.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/norm/batch_norm.h"

@@ -1,7 +1,7 @@
 #include "train/dataset_notes.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "data/json.h"
 
 #include <fmt/format.h>

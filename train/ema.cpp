@@ -1,8 +1,8 @@
 #include "train/ema.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "core/copy.h"
-#include "core/error.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/optimizer/optimizer.h"

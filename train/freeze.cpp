@@ -1,7 +1,7 @@
 #include "train/freeze.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "data/json.h"
 #include "models/parameter_depths.h"
 #include "nn/freeze.h"

@@ -1,7 +1,7 @@
 #include "train/image_bits.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,6 +1,6 @@
 #include "train/loop.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/upload.h"
 #include "data/loader.h"
 #include "train/stop.h"

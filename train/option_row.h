@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/parse_number.h"
-#include "core/range.h"
+#include "base/parse_number.h"
+#include "base/range.h"
 
 #include <functional>
 #include <optional>

@@ -1,8 +1,8 @@
 #include "train/precision.h"
 
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "core/device_functions.h"
-#include "core/error.h"
-#include "core/nearest_name.h"
 #include "nn/cast_policy.h"
 #include "ops/half/bfloat16.h"
 #include "ops/shape/copy.h"

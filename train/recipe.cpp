@@ -1,7 +1,7 @@
 #include "train/recipe.h"
 
+#include "base/error.h"
 #include "core/device_functions.h"
-#include "core/error.h"
 #include "data/json.h"
 #include "data/subset.h"
 #include "nn/cast_policy.h"

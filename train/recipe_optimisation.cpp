@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "models/parameter_depths.h"
 #include "nn/optim/clip.h"
 #include "nn/optim/optimizer.h"

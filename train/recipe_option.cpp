@@ -1,9 +1,9 @@
 #include "train/recipe_option.h"
 
-#include "core/error.h"
-#include "core/nearest_name.h"
-#include "core/parse_number.h"
-#include "core/toml_lines.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
+#include "base/parse_number.h"
+#include "base/toml_lines.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

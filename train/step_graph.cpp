@@ -1,10 +1,10 @@
 #include "train/step_graph.h"
 
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "core/allocator.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 
 #include <fmt/format.h>
 

@@ -1,9 +1,9 @@
 #include "train/training_state.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/parse_number.h"
 #include "core/copy.h"
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/parse_number.h"
 #include "models/registry.h"
 #include "ops/shape/copy.h"
 #include "train/convert_norm.h"

@@ -1,10 +1,10 @@
 #include "train/training_step.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/anomaly.h"
 #include "core/autocast.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"

@@ -1,10 +1,10 @@
 #include "train/weights.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/sha256.h"
 #include "core/copy.h"
 #include "core/dtype.h"
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/sha256.h"
 #include "core/tape.h"
 #include "models/convnext.h"
 #include "models/parameter_depths.h"

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/device.h"
 #include "core/cuda/device_graph_cudart.h"
@@ -7,7 +8,6 @@
 #include "core/cuda/separate_blocks.h"
 #include "core/cuda/staging.h"
 #include "core/cuda/version_cublaslt.h"
-#include "core/error.h"
 #include "core/event.h"
 #include "core/upload.h"
 

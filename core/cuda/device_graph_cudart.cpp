@@ -1,8 +1,8 @@
 #include "core/cuda/device_graph_cudart.h"
 
+#include "base/error.h"
 #include "core/cuda/recording.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 #include "core/cuda/plan_store.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <cstdlib>
 #include <fstream>

@@ -1,7 +1,7 @@
 #include "core/cuda/recording.h"
 
+#include "base/error.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 
 #include <cstring>
 

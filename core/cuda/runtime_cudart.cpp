@@ -1,9 +1,9 @@
 #include "core/cuda/runtime.h"
 
+#include "base/error.h"
 #include "core/by_device.h"
 #include "core/cuda/capability.h"
 #include "core/cuda/recording.h"
-#include "core/error.h"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/device.h"
-#include "core/error.h"
 
 #include <bit>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "core/emulated/fiber.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <sys/mman.h>
 #include <ucontext.h>

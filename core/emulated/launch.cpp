@@ -1,9 +1,9 @@
 #include "core/emulated/launch.h"
 
+#include "base/error.h"
 #include "core/emulated/fiber.h"
 #include "core/emulated/memory.h"
 #include "core/emulated/races.h"
-#include "core/error.h"
 #include "core/parallel.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "core/simd/target.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/simd/targets.h"
 
 #include <fmt/ranges.h>

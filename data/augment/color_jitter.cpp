@@ -1,7 +1,7 @@
 #include "data/augment/color_jitter.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,7 +1,7 @@
 #include "data/augment/colour.h"
 
-#include "core/error.h"
-#include "core/range.h"
+#include "base/error.h"
+#include "base/range.h"
 
 #include <algorithm>
 #include <array>

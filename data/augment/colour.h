@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/range.h"
+#include "base/range.h"
 #include "data/image_file.h"
 
 #include <cstdint>

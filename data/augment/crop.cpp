@@ -1,6 +1,6 @@
 #include "data/augment/crop.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/resize.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 #include "data/augment/erase.h"
 
-#include "core/error.h"
-#include "core/nearest_name.h"
-#include "core/range.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
+#include "base/range.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 #include "data/augment/geometry.h"
 
-#include "core/error.h"
-#include "core/parse_number.h"
+#include "base/error.h"
+#include "base/parse_number.h"
 #include "data/augment/interpolate_kernels.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "data/augment/mix.h"
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/range.h"
 #include "core/factory.h"
-#include "core/range.h"
 
 #include <fmt/ranges.h>
 

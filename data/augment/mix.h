@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/range.h"
+#include "base/range.h"
 #include "core/tensor.h"
 #include "data/augment/crop.h"
 #include "data/augment/random.h"

@@ -1,8 +1,8 @@
 #include "data/augment/policy.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/parse_number.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/parse_number.h"
 #include "data/augment/colour.h"
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 #include "lab/bench/norm_sweep.h"
 
+#include "base/nearest_name.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/event.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 #include "core/tape.h"
 #include "lab/bench/floor.h"
 #include "lab/bench/spread.h"

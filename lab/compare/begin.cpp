@@ -1,7 +1,7 @@
 #include "lab/compare/begin.h"
 
-#include "core/error.h"
-#include "core/input_file.h"
+#include "base/error.h"
+#include "base/input_file.h"
 #include "core/parallel.h"
 #include "lab/compare/budget.h"
 #include "lab/compare/cell_run.h"

@@ -1,7 +1,7 @@
 #include "lab/compare/budget.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "lab/bench/step.h"
 #include "lab/compare/cell_run.h"
 #include "lab/compare/source.h"

@@ -1,7 +1,7 @@
 #include "lab/compare/cell_run.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "data/json.h"
 #include "lab/compare/source.h"
 #include "lab/telemetry/recorder.h"

@@ -1,10 +1,10 @@
 #include "lab/compare/deal.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/parse_number.h"
 #include "core/allocator.h"
-#include "core/error.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
-#include "core/parse_number.h"
 #include "core/tape.h"
 #include "lab/compare/source.h"
 #include "lab/compare/timing.h"

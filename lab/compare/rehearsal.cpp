@@ -1,5 +1,5 @@
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/share.h"
 #include "core/tape.h"

@@ -1,7 +1,7 @@
 #include "lab/compare/request.h"
 
-#include "core/error.h"
-#include "core/nearest_name.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "lab/compare/budget.h"
 #include "lab/report/settings.h"
 #include "lab/studies/study.h"

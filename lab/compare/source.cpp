@@ -1,9 +1,9 @@
 #include "lab/compare/source.h"
 
+#include "base/error.h"
+#include "base/input_file.h"
+#include "base/sha256.h"
 #include "core/allocator.h"
-#include "core/error.h"
-#include "core/input_file.h"
-#include "core/sha256.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"

@@ -1,7 +1,7 @@
 #include "lab/judge/audit.h"
 
-#include "core/error.h"
-#include "core/nearest_name.h"
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "lab/judge/cases.h"
 #include "session/interrupt.h"
 

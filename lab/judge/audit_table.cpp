@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "lab/judge/audit.h"
 #include "lab/judge/cases.h"
 #include "lab/report/table.h"

@@ -1,7 +1,7 @@
 #include "lab/judge/convolutions.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"

@@ -1,9 +1,9 @@
 #include "lab/judge/norms.h"
 
+#include "base/error.h"
+#include "base/nearest_name.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
 #include "core/tape.h"
 #include "nn/norm/factory.h"
 #include "ops/norm/norm.h"

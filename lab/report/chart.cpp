@@ -1,6 +1,6 @@
 #include "lab/report/chart.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "lab/report/template.h"
 
 #include <fmt/format.h>

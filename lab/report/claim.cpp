@@ -1,6 +1,6 @@
 #include "lab/report/claim.h"
 
-#include "core/parse_number.h"
+#include "base/parse_number.h"
 #include "lab/report/paired.h"
 
 #include <fmt/format.h>

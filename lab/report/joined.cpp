@@ -1,6 +1,6 @@
 #include "lab/report/joined.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 #include "lab/report/merged.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "data/json.h"
 #include "lab/report/joined.h"
 #include "lab/report/page.h"

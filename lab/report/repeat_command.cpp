@@ -1,6 +1,6 @@
 #include "lab/report/report.h"
 
-#include "core/quoting.h"
+#include "base/quoting.h"
 #include "data/json.h"
 #include "nn/norm/factory.h"
 #include "train/recipe_option.h"

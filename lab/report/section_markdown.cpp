@@ -1,5 +1,5 @@
-#include "core/excerpt.h"
-#include "core/quoting.h"
+#include "base/excerpt.h"
+#include "base/quoting.h"
 #include "lab/report/section.h"
 
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
 #include "lab/report/settings.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/nearest_name.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/nearest_name.h"
 #include "models/registry.h"
 #include "session/run_folder.h"
 #include "train/recipe_option.h"

@@ -1,7 +1,7 @@
 #include "lab/report/table.h"
 
-#include "core/excerpt.h"
-#include "core/quoting.h"
+#include "base/excerpt.h"
+#include "base/quoting.h"
 
 #include <fmt/ranges.h>
 

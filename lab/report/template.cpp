@@ -1,7 +1,7 @@
 #include "lab/report/template.h"
 
-#include "core/error.h"
-#include "core/quoting.h"
+#include "base/error.h"
+#include "base/quoting.h"
 
 #include <nlohmann/json.hpp>
 

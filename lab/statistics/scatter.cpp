@@ -1,6 +1,6 @@
 #include "lab/statistics/scatter.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "lab/statistics/distributions.h"
 
 #include <algorithm>

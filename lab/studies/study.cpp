@@ -1,11 +1,11 @@
 #include "lab/studies/study.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
-#include "core/input_file.h"
-#include "core/nearest_name.h"
-#include "core/parse_number.h"
-#include "core/toml_lines.h"
+#include "base/error.h"
+#include "base/excerpt.h"
+#include "base/input_file.h"
+#include "base/nearest_name.h"
+#include "base/parse_number.h"
+#include "base/toml_lines.h"
 #include "lab/report/settings.h"
 #include "train/recipe.h"
 

@@ -1,6 +1,6 @@
 #include "lab/telemetry/recorder.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"

@@ -1,9 +1,9 @@
 #include "lab/telemetry/sharpness.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/autocast.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"

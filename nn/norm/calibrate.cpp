@@ -1,7 +1,7 @@
 #include "nn/norm/calibrate.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/tape.h"
 #include "nn/hooks.h"
 #include "nn/norm/changed_norms.h"

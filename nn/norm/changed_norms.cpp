@@ -1,7 +1,7 @@
 #include "nn/norm/changed_norms.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "nn/norm/norm.h"
 #include "ops/reduce/reduce.h"

@@ -1,9 +1,9 @@
 #include "nn/norm/factory.h"
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
+#include "base/nearest_name.h"
+#include "base/parse_number.h"
 #include "core/factory.h"
-#include "core/nearest_name.h"
-#include "core/parse_number.h"
 #include "core/tape.h"
 
 #include <algorithm>

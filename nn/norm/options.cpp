@@ -1,6 +1,6 @@
 #include "nn/norm/options.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <fmt/format.h>
 

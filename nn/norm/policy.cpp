@@ -1,7 +1,7 @@
 #include "nn/norm/policy.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "nn/module.h"
 #include "nn/norm/convert.h"
 #include "nn/norm/factory.h"

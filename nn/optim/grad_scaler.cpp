@@ -1,6 +1,6 @@
 #include "nn/optim/grad_scaler.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "nn/optim/optimizer.h"

@@ -1,7 +1,7 @@
 #include "nn/optim/optimizer.h"
 
+#include "base/excerpt.h"
 #include "core/copy.h"
-#include "core/excerpt.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"

@@ -1,6 +1,6 @@
 #include "nn/optim/schedule.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <algorithm>
 #include <cmath>

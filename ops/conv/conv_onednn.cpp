@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "core/parallel.h"
 #include "ops/conv/kernels.h"
 #include "ops/conv/pixel_product.h"

@@ -1,5 +1,5 @@
+#include "base/error.h"
 #include "core/buffer.h"
-#include "core/error.h"
 #include "core/parallel.h"
 #include "ops/conv/pixel_product.h"
 #include "ops/libraries/onednn/isa.h"

@@ -1,6 +1,6 @@
 #include "ops/half/bfloat16.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "ops/libraries/onednn/isa.h"
 
 #include <fmt/format.h>

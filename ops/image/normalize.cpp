@@ -1,9 +1,9 @@
 #include "ops/image/normalize.h"
 
-#include "core/error.h"
+#include "base/error.h"
+#include "base/range.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
-#include "core/range.h"
 #include "ops/image/kernels.h"
 
 #include <fmt/ranges.h>

@@ -1,8 +1,8 @@
 #include "ops/loss/loss.h"
 
+#include "base/error.h"
 #include "core/autocast.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "core/tape.h"

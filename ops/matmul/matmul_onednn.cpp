@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "core/parallel.h"
 #include "ops/libraries/onednn/primitives.h"
 #include "ops/matmul/kernels.h"

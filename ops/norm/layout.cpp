@@ -1,7 +1,7 @@
 #include "ops/norm/layout.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/reduce/reduce.h"

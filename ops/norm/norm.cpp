@@ -1,6 +1,6 @@
 #include "ops/norm/norm.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"

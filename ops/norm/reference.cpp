@@ -1,7 +1,7 @@
 #include "ops/norm/reference.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
 #include "ops/norm/node.h"

@@ -3,7 +3,7 @@
 // What the files of the module share. Each binds a part of Norma: the names, arguments and defaults are those of the
 // headers, whose comments are the docstrings. Options structs become keyword arguments.
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/tensor.h"
 #include "nn/module.h"
 #include "ops/conv/conv.h"

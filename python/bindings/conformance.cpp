@@ -1,6 +1,6 @@
 #include "python/bindings/bindings.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "lab/judge/cases.h"
 #include "lab/judge/truth.h"

@@ -1,5 +1,5 @@
+#include "base/sha256.h"
 #include "cli/program.h"
-#include "core/sha256.h"
 #include "data/safetensors.h"
 #include "json.h"
 #include "ops/shape/copy.h"

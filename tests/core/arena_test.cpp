@@ -1,7 +1,7 @@
 #include "core/cpu/arena.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 
 #include <doctest/doctest.h>
 

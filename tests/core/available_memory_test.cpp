@@ -1,8 +1,8 @@
 #include "core/cpu/host_memory.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/cpu/arena.h"
-#include "core/error.h"
 #include "files.h"
 
 #include <doctest/doctest.h>

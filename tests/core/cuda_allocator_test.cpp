@@ -1,6 +1,6 @@
+#include "base/error.h"
 #include "core/cuda/caching_allocator.h"
 #include "core/cuda/separate_blocks.h"
-#include "core/error.h"
 
 #include "error_text.h"
 

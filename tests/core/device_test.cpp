@@ -1,9 +1,9 @@
 #include "core/device.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/by_device.h"
 #include "core/device_functions.h"
-#include "core/error.h"
 #include "core/kernels.h"
 #include "cuda_devices.h"
 #include "error_text.h"

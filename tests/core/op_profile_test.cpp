@@ -1,7 +1,7 @@
 #include "core/op_profile.h"
 
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include "data/safetensors.h"
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 #include "file_size_limit.h"
 #include "files.h"
 #include "support.h"

@@ -133,7 +133,7 @@ class Reach(unittest.TestCase):
     def test_every_label_of_a_room_is_a_part(self):
         parts = [line.split()[0] for line in self.reach(NORMA_CI_ALL='1').splitlines()]
         self.assertEqual([part.removeprefix('release:') for part in parts if part.startswith('release:')],
-                         ['core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'session', 'lab', 'cli',
+                         ['base', 'core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'session', 'lab', 'cli',
                           'parity', 'house', 'examples', 'recipes', 'lessons'])
 
 

@@ -26,7 +26,7 @@ function(report file text)
   set(faults ${faults} PARENT_SCOPE)
 endfunction()
 
-foreach(folder core ops nn models export data parallel train session lab cli python examples lessons benchmarks)
+foreach(folder base core ops nn models export data parallel train session lab cli python examples lessons benchmarks)
   file(GLOB_RECURSE files RELATIVE ${ROOT} ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp)
   foreach(file IN LISTS files)
     math(EXPR checked "${checked} + 1")

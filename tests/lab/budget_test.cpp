@@ -1,6 +1,6 @@
 #include "lab/compare/budget.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "error_text.h"
 #include "lab/compare/comparison.h"
 

@@ -1,6 +1,6 @@
 #include "lab/compare/cell_run.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/random.h"
 #include "core/tape.h"
 #include "data/json.h"

@@ -1,7 +1,7 @@
 #include "lab/judge/check_norm.h"
 
+#include "base/error.h"
 #include "built_in_norm_names.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "nn/module.h"

@@ -1,6 +1,6 @@
 #include "lab/compare/comparison.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"

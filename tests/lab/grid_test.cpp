@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "error_text.h"
 #include "files.h"
 #include "lab/compare/comparison.h"

@@ -1,5 +1,5 @@
+#include "base/error.h"
 #include "core/copy.h"
-#include "core/error.h"
 #include "core/factory.h"
 #include "files.h"
 #include "json.h"

@@ -1,6 +1,6 @@
 #include "lab/report/report.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "error_text.h"
 #include "files.h"
 #include "lab/report/decide_rows.h"

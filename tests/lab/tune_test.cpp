@@ -1,6 +1,6 @@
 #include "lab/compare/tune.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/tape.h"
 #include "error_text.h"
 #include "files.h"

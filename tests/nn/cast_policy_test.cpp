@@ -1,6 +1,6 @@
 #include "nn/cast_policy.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "error_text.h"
 #include "files.h"
 

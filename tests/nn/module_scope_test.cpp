@@ -1,6 +1,6 @@
 #include "nn/module_scope.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "nn/conv.h"
 #include "nn/layers.h"

@@ -1,6 +1,6 @@
 #include "nn/plugin.h"
 
-#include "core/sha256.h"
+#include "base/sha256.h"
 #include "error_text.h"
 #include "files.h"
 

@@ -1,6 +1,6 @@
 #include "core/emulated/races.h"
+#include "base/error.h"
 #include "core/emulated/launch.h"
-#include "core/error.h"
 #include "races/kernels.h"
 
 #include <doctest/doctest.h>

@@ -1,6 +1,6 @@
 #include "session/output.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "file_size_limit.h"
 #include "files.h"
 

@@ -2,7 +2,7 @@
 #include "metrics_log.h"
 #include "train/two_classes.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "files.h"

@@ -2,7 +2,7 @@
 #include "file_size_limit.h"
 #include "train/two_classes.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/parallel.h"
 #include "files.h"
 #include "json.h"

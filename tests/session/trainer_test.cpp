@@ -1,7 +1,7 @@
 #include "session/trainer.h"
 #include "train/two_classes.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/parallel.h"
 #include "file_size_limit.h"
 #include "files.h"

@@ -1,7 +1,7 @@
 #include "train/ema.h"
 #include "metrics_log.h"
 
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "error_text.h"
 #include "files.h"

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "base/error.h"
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "core/random.h"

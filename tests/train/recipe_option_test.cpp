@@ -1,6 +1,6 @@
 #include "train/recipe_option.h"
 
-#include "core/toml_lines.h"
+#include "base/toml_lines.h"
 #include "files.h"
 #include "json.h"
 #include "number_of_fields.h"

@@ -1,7 +1,7 @@
 #include "train/step_observer.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
-#include "core/error.h"
 #include "files.h"
 #include "session/trainer.h"
 #include "small_runs.h"

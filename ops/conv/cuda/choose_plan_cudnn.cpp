@@ -1,9 +1,9 @@
 #include "ops/conv/cuda/choose_plan_cudnn.h"
 
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/cuda/plan_store.h"
 #include "core/cuda/runtime.h"
-#include "core/error.h"
 #include "core/event.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,6 @@
 #include "ops/conv/cuda/plan_cudnn.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
+#include "base/error.h"
 #include "core/allocator.h"
 #include "core/buffer.h"
 #include "core/cpu/host_memory.h"
-#include "core/error.h"
 #include "core/parallel.h"
 #include "ops/libraries/onednn/isa.h"
 #include "ops/libraries/onednn/onednn.h"

@@ -1,7 +1,7 @@
+#include "base/error.h"
 #include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/workspace.h"
-#include "core/error.h"
 #include "core/kernels.h"
 #include "core/tf32.h"
 #include "ops/matmul/kernels.h"

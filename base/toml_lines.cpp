@@ -1,7 +1,7 @@
-#include "core/toml_lines.h"
+#include "base/toml_lines.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 
 #include <fmt/format.h>
 #define TOML_HEADER_ONLY 1

@@ -1,4 +1,4 @@
-#include "core/toml_lines.h"
+#include "base/toml_lines.h"
 
 #include "error_text.h"
 

@@ -1,6 +1,6 @@
-#include "core/sha256.h"
+#include "base/sha256.h"
 
-#include "core/error.h"
+#include "base/error.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 
 #include <fmt/core.h>
 

@@ -1,7 +1,7 @@
-#include "core/input_file.h"
+#include "base/input_file.h"
 
-#include "core/error.h"
-#include "core/excerpt.h"
+#include "base/error.h"
+#include "base/excerpt.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

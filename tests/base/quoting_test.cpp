@@ -1,4 +1,4 @@
-#include "core/quoting.h"
+#include "base/quoting.h"
 
 #include <doctest/doctest.h>
 

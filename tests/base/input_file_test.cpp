@@ -1,6 +1,6 @@
-#include "core/input_file.h"
+#include "base/input_file.h"
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 #include "files.h"
 
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
-#include "core/quoting.h"
+#include "base/quoting.h"
 
-#include "core/excerpt.h"
+#include "base/excerpt.h"
 
 namespace norma {
 

@@ -1,4 +1,4 @@
-#include "core/nearest_name.h"
+#include "base/nearest_name.h"
 
 #include <doctest/doctest.h>
 
