@@ -60,8 +60,8 @@
 #include "export/onnx.h"
 #include "export/torch.h"
 
+#include "data/augment/color.h"
 #include "data/augment/color_jitter.h"
-#include "data/augment/colour.h"
 #include "data/augment/crop.h"
 #include "data/augment/erase.h"
 #include "data/augment/geometry.h"

@@ -164,8 +164,8 @@ def draw(path, title, series):
     matplotlib.rcParams["svg.hashsalt"] = "norma"
     from matplotlib import pyplot
     figure, axes = pyplot.subplots(figsize=(7, 4))
-    for (name, rows), colour, style in zip(series.items(), ("#0b6e99", "#d9730d"), ("-", "--")):
-        axes.plot([row[0] for row in rows], [row[3] for row in rows], style, color=colour, marker="o", label=name)
+    for (name, rows), color, style in zip(series.items(), ("#0b6e99", "#d9730d"), ("-", "--")):
+        axes.plot([row[0] for row in rows], [row[3] for row in rows], style, color=color, marker="o", label=name)
     axes.set(title=title, xlabel="epochs", ylabel="test accuracy, %")
     axes.grid(alpha=0.3)
     axes.legend()

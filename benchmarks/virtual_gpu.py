@@ -39,12 +39,12 @@ NORMS = {"layer2d": CONVNEXT, "batch": RESNET, "group:32": RESNET[1:]}
 ANY = {"norm": "layer2d", "layout": "contiguous", "dtype": "float32", "shape": [8, 2304, 7, 7]}
 # The cases of --paths, by a kernel that only their path launches.
 PATHS = {
-    "normalise_rows<bfloat16, 3, false, true>": ("layer2d", "channels_last", "bfloat16", (128, 768, 7, 7)),
-    "normalise_rows<float, 8, false, true>": ("layer2d", "channels_last", "float32", (128, 768, 7, 7)),
-    "normalise_rows<bfloat16, 4, true, false>": ("group:32", "contiguous", "bfloat16", (64, 2048, 7, 7)),
-    "normalise_pixels<bfloat16, 8, false>": ("layer2d", "contiguous", "bfloat16", (32, 192, 28, 28)),
-    "normalise_pixels<bfloat16, 4, false>": ("layer2d", "contiguous", "bfloat16", (64, 384, 14, 14)),
-    "normalise_pixels<bfloat16, 8, true>": ("layer2d", "contiguous", "bfloat16", (128, 768, 7, 7)),
+    "normalize_rows<bfloat16, 3, false, true>": ("layer2d", "channels_last", "bfloat16", (128, 768, 7, 7)),
+    "normalize_rows<float, 8, false, true>": ("layer2d", "channels_last", "float32", (128, 768, 7, 7)),
+    "normalize_rows<bfloat16, 4, true, false>": ("group:32", "contiguous", "bfloat16", (64, 2048, 7, 7)),
+    "normalize_pixels<bfloat16, 8, false>": ("layer2d", "contiguous", "bfloat16", (32, 192, 28, 28)),
+    "normalize_pixels<bfloat16, 4, false>": ("layer2d", "contiguous", "bfloat16", (64, 384, 14, 14)),
+    "normalize_pixels<bfloat16, 8, true>": ("layer2d", "contiguous", "bfloat16", (128, 768, 7, 7)),
     "write_column_gradients<bfloat16, true, float>": ("batch", "channels_last", "bfloat16", (32, 1024, 14, 14)),
     "write_column_gradients<bfloat16, false, float>": ("group:32", "channels_last", "bfloat16", (64, 2048, 7, 7)),
     "write_set_gradients<bfloat16, 8, false, float>": ("batch", "contiguous", "bfloat16", (16, 512, 28, 28)),

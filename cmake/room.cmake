@@ -184,10 +184,10 @@ function(norma_unite target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w;SHELL:--param ggc-min-expand=200;SHELL:--param ggc-min-heapsize=600000>")
 endfunction()
 
-# norma_optimise_less(TARGET [LEVEL -O1] [EXCEPT FILE…]): that level in release builds. Without one it is -Og, which
+# norma_optimize_less(TARGET [LEVEL -O1] [EXCEPT FILE…]): that level in release builds. Without one it is -Og, which
 # compiles in three quarters of the time of -O1. GCC 12 crashes where precompiled headers come from other flags than the
 # file's, so the exceptions do without.
-function(norma_optimise_less target)
+function(norma_optimize_less target)
   cmake_parse_arguments(arg "" "LEVEL" "EXCEPT" ${ARGN})
   if(NOT arg_LEVEL)
     set(arg_LEVEL -Og)
@@ -232,7 +232,7 @@ function(norma_compile_options target)
       list(APPEND options -mprefer-vector-width=512)
       if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
         # GCC 12 copies a struct that holds {2, 2, 0, 0} as {2, 2, 2, 2} when it moves 32 bytes at once
-        # (tests/core/compiler_test.cpp). Pieces of 16 bytes are right; loops are vectorised as before.
+        # (tests/core/compiler_test.cpp). Pieces of 16 bytes are right; loops are vectorized as before.
         list(APPEND options -mmove-max=128 -mstore-max=128)
       endif()
     endif()

@@ -33,7 +33,7 @@ class Allocator {
  public:
   virtual ~Allocator() = default;
 
-  /// Returns at least `bytes` of uninitialised memory, aligned to kAlignment; nullptr for 0 bytes. If memory is short,
+  /// Returns at least `bytes` of uninitialized memory, aligned to kAlignment; nullptr for 0 bytes. If memory is short,
   /// it gives its cached blocks back to the system and tries once more. Throws OutOfMemory if that fails, too.
   virtual void* allocate(size_t bytes) = 0;
   virtual void deallocate(void* pointer) = 0;

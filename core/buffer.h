@@ -8,7 +8,7 @@
 
 namespace norma {
 
-/// Uninitialised working memory for `count` elements from the CPU allocator, given back at the end of the scope.
+/// Uninitialized working memory for `count` elements from the CPU allocator, given back at the end of the scope.
 template <class T>
 class Buffer {
  public:

@@ -20,7 +20,7 @@ TensorOptions options_like(const Tensor& x);
 // The functions that make a tensor throw Error when elements or bytes cannot be counted in 64 bits, and OutOfMemory
 // when there is no room.
 
-/// A tensor whose elements are uninitialised.
+/// A tensor whose elements are uninitialized.
 Tensor empty(const Sizes& sizes, const TensorOptions& options = {});
 /// A tensor of zeros.
 Tensor zeros(const Sizes& sizes, const TensorOptions& options = {});
@@ -30,10 +30,10 @@ Tensor ones(const Sizes& sizes, const TensorOptions& options = {});
 Tensor full(const Sizes& sizes, double value, const TensorOptions& options = {});
 /// A tensor of rank 0.
 Tensor scalar(double value, DType dtype = DType::float32, Device device = default_device());
-/// An uninitialised tensor with exactly these strides (in elements).
+/// An uninitialized tensor with exactly these strides (in elements).
 Tensor empty_strided(const Sizes& sizes, const Strides& strides, const TensorOptions& options = {});
 
-/// An uninitialised tensor with the sizes, dtype and device of x. Format `preserve` keeps x's strides when those are
+/// An uninitialized tensor with the sizes, dtype and device of x. Format `preserve` keeps x's strides when those are
 /// dense, else the order of its axes (see preserved_strides).
 Tensor empty_like(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 /// Zeros in a tensor of empty_like().

@@ -8,8 +8,8 @@
 
 namespace norma::data {
 
-/// "shapes": an endless set of generated colour images, for machines without image files. Each shows one of ten shapes
-/// at a random place, size, angle and colour before a noisy background. Image `i` of a split depends only on the seed,
+/// "shapes": an endless set of generated color images, for machines without image files. Each shows one of ten shapes
+/// at a random place, size, angle and color before a noisy background. Image `i` of a split depends only on the seed,
 /// image_size and i; train and test images come from separate random streams. Throws Error unless image_size is at
 /// least 8 and size at least 0.
 std::shared_ptr<const Dataset> make_shapes(const DatasetOptions& options);
@@ -29,7 +29,7 @@ std::shared_ptr<const Dataset> make_emnist_letters(const DatasetOptions& options
 /// options.folder, by default those of Debian's package dataset-fashion-mnist.
 std::shared_ptr<const Dataset> make_fashion_mnist(const DatasetOptions& options);
 
-/// "cifar10" and "cifar100": 50,000 + 10,000 colour images of 32 x 32 pixels (Krizhevsky 2009), from the files of the
+/// "cifar10" and "cifar100": 50,000 + 10,000 color images of 32 x 32 pixels (Krizhevsky 2009), from the files of the
 /// binary version (https://www.cs.toronto.edu/~kriz/cifar.html). CIFAR-10 has data_batch_1.bin … data_batch_5.bin,
 /// test_batch.bin and batches.meta.txt; CIFAR-100 has train.bin, test.bin and fine_label_names.txt, and its fine labels
 /// are used. They lie in options.folder or below it in the archive's folder, cifar-10-batches-bin (cifar-100-binary). A
@@ -46,7 +46,7 @@ std::shared_ptr<const Dataset> make_cifar100(const DatasetOptions& options);
 /// a point do not count, neither of files nor of folders. load() reads and decodes one, and with
 /// options.exif_orientation turns it upright. A file that cannot be decoded is an error then; with
 /// options.skip_bad_images another image replaces it. Too little memory is OutOfMemory in any case. Images are in
-/// colour, of any size; mean and standard deviation are ImageNet's. Throws Error when a folder is missing or cannot be
+/// color, of any size; mean and standard deviation are ImageNet's. Throws Error when a folder is missing or cannot be
 /// read, for a class without images, a class of the test images that training lacks, a name that is not UTF-8, and
 /// folders more than 32 deep or more than 65,536 in a class (links may lead to the same ones).
 std::shared_ptr<const Dataset> make_image_folder(const DatasetOptions& options);

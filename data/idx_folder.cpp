@@ -31,7 +31,7 @@ void set_statistics(DatasetInfo& info, const IdxFiles& train, const IdxFiles& fi
   const auto count = static_cast<double>(bytes.size());
   const double mean = static_cast<double>(sum) / count;
   const double variance = static_cast<double>(squares) / count - mean * mean;
-  // If all images have a single colour, any scale will do.
+  // If all images have a single color, any scale will do.
   const double std = variance > 0 ? std::sqrt(variance) : 255;
   info.mean = {static_cast<float>(mean / 255)};
   info.std = {static_cast<float>(std / 255)};

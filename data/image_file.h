@@ -39,7 +39,7 @@ void check_image(std::string_view op, const Image& image);
 /// Reads a JPEG (in a build with libjpeg-turbo), a PNG, a BMP without compression, a raw PNM (P5,
 /// P6), or, as far as the build has libwebp, libtiff and giflib, a WebP, TIFF or GIF, of which the first picture
 /// counts. The first bytes decide which, not the name. Of 16 bits a channel, a PNG's are cut to the upper 8, and a
-/// PNM's are scaled to 8. `channels`: 1 for grey (luminance), 3 for colour; transparency is left out. The orientation
+/// PNM's are scaled to 8. `channels`: 1 for grey (luminance), 3 for color; transparency is left out. The orientation
 /// that EXIF notes is not applied (turn_upright()), except a TIFF's, as in Pillow. Throws Error "image: …" that names
 /// the file when it is missing, of another kind (and says which), damaged or cut short, has more than kMaxImagePixels,
 /// or would take far more work than its size warrants. Throws OutOfMemory that names it, if decoding takes more memory

@@ -45,7 +45,7 @@ DecodeImage decode_jpeg;  ///< libjpeg-turbo, in a build with it: the bytes of P
 DecodeImage decode_png;   ///< libpng. Of 16 bits the upper 8
 DecodeImage decode_webp;  ///< libwebp, in a build with it. The first frame of a film
 DecodeImage decode_tiff;  ///< libtiff, in a build with it. The first page, turned upright as Pillow does
-DecodeImage decode_gif;   ///< giflib, in a build with it. The first frame, what is transparent in its colour
+DecodeImage decode_gif;   ///< giflib, in a build with it. The first frame, what is transparent in its color
 
 /// The orientation in a block of EXIF data (with or without the "Exif\0\0" of JPEGs): 1 to 8, and 1 if there is none.
 int exif_orientation(std::string_view exif);
@@ -57,9 +57,9 @@ void check_image_size(const std::string& name, int64_t height, int64_t width);
 
 using Rgb = std::array<int, 3>;
 
-/// Writes a colour to a pixel of 3 channels, or its luminance to one of 1 channel: by one formula for all kinds of
+/// Writes a color to a pixel of 3 channels, or its luminance to one of 1 channel: by one formula for all kinds of
 /// files.
-void put(const Rgb& colour, int64_t channels, uint8_t* pixel);
+void put(const Rgb& color, int64_t channels, uint8_t* pixel);
 
 /// Likewise for a whole image of 3 channels, which then has 1.
 void make_grey(Image& image);

@@ -39,7 +39,7 @@ void decode_gif(std::string_view bytes, const std::string& name, int64_t channel
     check_fault(good ? "" : bytes.empty() || text == nullptr ? "it ends early" : text, name);
   };
   check_good(file != nullptr);
-  int background = 0;  // what the first frame leaves free has the transparent colour, else the first
+  int background = 0;  // what the first frame leaves free has the transparent color, else the first
   GifRecordType record = UNDEFINED_RECORD_TYPE;
   for (; record != IMAGE_DESC_RECORD_TYPE;) {
     check_good(DGifGetRecordType(file.get(), &record) == GIF_OK);
@@ -68,22 +68,22 @@ void decode_gif(std::string_view bytes, const std::string& name, int64_t channel
       int64_t{frame.Height} * frame.Width > kMostPixels * static_cast<int64_t>(bytes.size()) ? "it ends early" : "",
       name);
   const ColorMapObject* const map = frame.ColorMap != nullptr ? frame.ColorMap : file->SColorMap;
-  const auto colour = [&](int index) -> Rgb {
+  const auto color = [&](int index) -> Rgb {
     if (map == nullptr) {
       return {index, index, index};
     }
-    if (index >= map->ColorCount && index == background) {  // a transparent colour that has none: Pillow's is black
+    if (index >= map->ColorCount && index == background) {  // a transparent color that has none: Pillow's is black
       return {0, 0, 0};
     }
     if (index >= map->ColorCount) {
-      check_fault(fmt::format("a pixel has colour {} of a palette of {}", index, map->ColorCount), name);
+      check_fault(fmt::format("a pixel has color {} of a palette of {}", index, map->ColorCount), name);
     }
     const GifColorType& c = map->Colors[index];
     return {c.Red, c.Green, c.Blue};
   };
   image.set_size(height, width, channels);
   for (int64_t i = 0; i < height * width; ++i) {
-    put(colour(background), channels, image.pixels.data() + i * channels);
+    put(color(background), channels, image.pixels.data() + i * channels);
   }
   std::vector<GifPixelType> row(static_cast<size_t>(frame.Width));
   // Interlaced are every 8th row, those in the middle between, and so on.
@@ -93,7 +93,7 @@ void decode_gif(std::string_view bytes, const std::string& name, int64_t channel
       check_good(DGifGetLine(file.get(), row.data(), frame.Width) == GIF_OK);
       uint8_t* to = image.pixels.data() + ((frame.Top + y) * width + frame.Left) * channels;
       for (const GifPixelType index : row) {
-        put(colour(index), channels, to);
+        put(color(index), channels, to);
         to += channels;
       }
     }

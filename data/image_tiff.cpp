@@ -91,7 +91,7 @@ void decode_tiff(std::string_view bytes, const std::string& name, int64_t channe
     check_good(false);
   }
   const std::unique_ptr<TIFFRGBAImage, CloseTiff> picture(&state);
-  // As Pillow: of 16 bits the upper 8, and colours as they are, not multiplied by their opacity.
+  // As Pillow: of 16 bits the upper 8, and colors as they are, not multiplied by their opacity.
   constexpr int kValues = 256;
   for (int i = 0; i < kValues * kValues; ++i) {
     if (picture->Bitdepth16To8 != nullptr) {

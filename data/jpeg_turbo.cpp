@@ -57,7 +57,7 @@ class JpegReader {
       jpeg_mem_src(&info_, reinterpret_cast<const unsigned char*>(bytes_.data()), bytes_.size());
       jpeg_save_markers(&info_, JPEG_APP0 + 1, 0xFFFF);
       jpeg_read_header(&info_, /* require_image= */ TRUE);
-      // libjpeg does not convert CMYK and its kin to colours; put_colours() does.
+      // libjpeg does not convert CMYK and its kin to colors; put_colors() does.
       info_.out_color_space = info_.num_components == 4 ? JCS_CMYK : channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     });
     image.height = info_.image_height;
@@ -95,7 +95,7 @@ class JpegReader {
         JSAMPROW to = is_cmyk ? inks.data() : row;
         jpeg_read_scanlines(&info_, &to, 1);
         if (is_cmyk) {
-          put_colours(inks.data(), image.width, channels, row);
+          put_colors(inks.data(), image.width, channels, row);
         }
       }
       jpeg_finish_decompress(&info_);
@@ -149,7 +149,7 @@ class JpegReader {
   }
 
   /// Inks are stored inverted (Adobe's way, which all programs take for granted): 255 is the paper's white.
-  static void put_colours(const uint8_t* inks, int64_t width, int64_t channels, uint8_t* to) {
+  static void put_colors(const uint8_t* inks, int64_t width, int64_t channels, uint8_t* to) {
     for (int64_t x = 0; x < width; ++x, inks += 4, to += channels) {
       const auto mixed = [&](int c) { return (inks[c] * inks[3] + 127) / 255; };
       put({mixed(0), mixed(1), mixed(2)}, channels, to);

@@ -37,13 +37,13 @@ class PngReader {
   PngReader& operator=(const PngReader&) = delete;
 
   /// Reads what stands before the pixels. Returns the fault, or "".
-  std::string read_header(bool colour) {
+  std::string read_header(bool color) {
     return guarded([&] {
       png_read_info(png_, info_);
       png_set_expand(png_);
       png_set_strip_16(png_);
       png_set_strip_alpha(png_);
-      if (colour) {
+      if (color) {
         png_set_gray_to_rgb(png_);
       }
       png_set_interlace_handling(png_);

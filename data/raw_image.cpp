@@ -137,13 +137,13 @@ void check_image_size(const std::string& name, int64_t height, int64_t width) {
         height, width);
 }
 
-void put(const Rgb& colour, int64_t channels, uint8_t* pixel) {
+void put(const Rgb& color, int64_t channels, uint8_t* pixel) {
   if (channels == 1) {
-    pixel[0] = static_cast<uint8_t>((colour[0] * 77 + colour[1] * 150 + colour[2] * 29) >> 8);
+    pixel[0] = static_cast<uint8_t>((color[0] * 77 + color[1] * 150 + color[2] * 29) >> 8);
     return;
   }
   for (size_t c = 0; c < 3; ++c) {
-    pixel[c] = static_cast<uint8_t>(colour[c]);
+    pixel[c] = static_cast<uint8_t>(color[c]);
   }
 }
 
@@ -177,8 +177,8 @@ void decode_pnm(std::string_view bytes, const std::string& name, int64_t channel
   image.set_size(height, width, channels);
   for (int64_t i = 0; i < height * width; ++i) {
     const int first = sample(i * of_file);
-    const Rgb colour = of_file == 3 ? Rgb{first, sample(i * 3 + 1), sample(i * 3 + 2)} : Rgb{first, first, first};
-    put(colour, channels, image.pixels.data() + i * channels);
+    const Rgb color = of_file == 3 ? Rgb{first, sample(i * 3 + 1), sample(i * 3 + 2)} : Rgb{first, first, first};
+    put(color, channels, image.pixels.data() + i * channels);
   }
 }
 
@@ -204,7 +204,7 @@ void decode_bmp(std::string_view bytes, const std::string& name, int64_t channel
       }
       const size_t bit = x * header.bits;  // the first pixel is in the upper bits
       const uint32_t index = byte_at(bytes, row + bit / 8) >> (8 - header.bits - bit % 8) & ((1U << header.bits) - 1);
-      check(index < header.palette.size(), kOp, "{}: damaged: a pixel has colour {} of a palette of {}", name, index,
+      check(index < header.palette.size(), kOp, "{}: damaged: a pixel has color {} of a palette of {}", name, index,
             header.palette.size());
       put(header.palette[index], channels, to);
     }

@@ -19,8 +19,8 @@ struct Entry {
 struct Registry {
   std::mutex mutex;
   std::map<std::string, Entry, std::less<>> entries = {
-      {"cifar10", {"60,000 colour images of 10 classes, 32 x 32, binary version (--data-dir)", make_cifar10}},
-      {"cifar100", {"60,000 colour images of 100 classes, 32 x 32, binary version (--data-dir)", make_cifar100}},
+      {"cifar10", {"60,000 color images of 10 classes, 32 x 32, binary version (--data-dir)", make_cifar10}},
+      {"cifar100", {"60,000 color images of 100 classes, 32 x 32, binary version (--data-dir)", make_cifar100}},
       {"emnist_letters",
        {"grey images of handwritten letters, 28 x 28, from EMNIST (--data-dir)", make_emnist_letters}},
       {"fashion_mnist", {"70,000 grey images of clothes, 28 x 28 (Debian: dataset-fashion-mnist)", make_fashion_mnist}},

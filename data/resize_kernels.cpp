@@ -24,7 +24,7 @@ uint8_t rounded(int32_t sum) {
   return static_cast<uint8_t>(std::clamp(sum >> kResizeFractionBits, 0, 255));
 }
 
-// Rows of colour pixels. Processors multiply 16 bits by 16 and add neighbours in one instruction, twice as fast as 32
+// Rows of color pixels. Processors multiply 16 bits by 16 and add neighbours in one instruction, twice as fast as 32
 // bits by 32. So a weight is split into high * 2^11 + low, and their two sums are added up at the end, to the same
 // number. Neighbours in a register are the same channel of two pixels: r0 r1 g0 g1 b0 b1 0 0.
 
@@ -120,7 +120,7 @@ HWY_INLINE Sum sum_of(const uint8_t* from, int64_t groups, const int16_t*& numbe
   return put_together(hn::RearrangeToOddPlusEven(high, high_rest), hn::RearrangeToOddPlusEven(low, low_rest));
 }
 
-void resize_colour_rows(const PixelRows& rows, const std::vector<ResizeWindow>& windows, uint8_t* to) {
+void resize_color_rows(const PixelRows& rows, const std::vector<ResizeWindow>& windows, uint8_t* to) {
   constexpr hn::CappedTag<int32_t, 4> ints;
   constexpr hn::Rebind<uint8_t, decltype(ints)> bytes;
   const PackedWindows packed(windows);
@@ -153,7 +153,7 @@ void resize_grey_rows(const PixelRows& rows, const std::vector<ResizeWindow>& wi
 
 void resize_rows(const PixelRows& rows, const std::vector<ResizeWindow>& windows, uint8_t* to) {
   if (rows.channels == 3) {
-    resize_colour_rows(rows, windows, to);
+    resize_color_rows(rows, windows, to);
   } else {
     resize_grey_rows(rows, windows, to);
   }

@@ -13,7 +13,7 @@ struct ResizeWindow {
 };
 inline constexpr int kResizeFractionBits = 22;
 
-/// Bytes after a row of colour pixels that resize_rows() may read, but ignores.
+/// Bytes after a row of color pixels that resize_rows() may read, but ignores.
 inline constexpr int64_t kResizeReadsBehind = 16;
 
 /// Rows of pixels of 1 or 3 channels, one after another.

@@ -158,7 +158,7 @@ class ShapesDataset final : public Dataset {
     const float centre_x = radius + room * draw.between(0, 1);
     const float centre_y = radius + room * draw.between(0, 1);
     const float angle = draw.between(0, 2 * kPi);
-    // One colour is dark and the other bright in every channel, so that the shape can be seen.
+    // One color is dark and the other bright in every channel, so that the shape can be seen.
     const bool bright_shape = (draw.bits() & 1) != 0;
     std::array<float, kColors> ground{};
     std::array<float, kColors> change{};
@@ -205,7 +205,7 @@ class ShapesDataset final : public Dataset {
   /// The first number that an image draws.
   static int64_t draw_label(ShapeDraw& draw) { return draw.below(static_cast<int64_t>(kShapes.size())); }
 
-  /// Paints the ground's colour and adds the sum of two uniform numbers in [-noise / 2, noise / 2) to each byte. They
+  /// Paints the ground's color and adds the sum of two uniform numbers in [-noise / 2, noise / 2) to each byte. They
   /// are drawn channel by channel.
   void paint_noise(int64_t index, float noise, const std::array<float, kColors>& ground,
                    std::vector<uint8_t>& pixels) const {

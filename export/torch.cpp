@@ -142,7 +142,7 @@ void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std:
   add_norm(parts, "norm", checked_norm(norm));
   parts.arguments.emplace_back("norm_layer=norm");
   parts.arguments.emplace_back("conv_mlp=True");
-  if (nn::norm_definition(norm.name).needs_pixels) {  // one pixel leaves nothing to normalise
+  if (nn::norm_definition(norm.name).needs_pixels) {  // one pixel leaves nothing to normalize
     const nn::NormChoice head = nn::complete_choice(nn::parse_norm("layer2d"));
     add_norm(parts, "head_norm", checked_norm(head));
     parts.statements.push_back(

@@ -14,7 +14,7 @@ namespace lessons {
 
 namespace {
 
-// Colours that can be told apart without seeing red and green (Okabe and Ito), darker on white for the sake of text.
+// Colors that can be told apart without seeing red and green (Okabe and Ito), darker on white for the sake of text.
 constexpr std::string_view kStyle = R"(<style>
 text{font-family:system-ui,sans-serif}
 .ink{fill:#1a1a1a}.ink-line{stroke:#1a1a1a}.faint{fill:#6b6b6b}.faint-line{stroke:#8a8a8a}.paper{fill:#fff}
@@ -28,10 +28,10 @@ text{font-family:system-ui,sans-serif}
 </style>
 )";
 
-std::string_view name_of(Colour colour) {
+std::string_view name_of(Color color) {
   constexpr std::array<std::string_view, 9> names = {"ink",   "faint", "paper", "one", "two",
                                                      "three", "four",  "five",  "six"};
-  return names.at(static_cast<size_t>(colour));
+  return names.at(static_cast<size_t>(color));
 }
 
 std::string escaped(std::string_view text) {
@@ -120,50 +120,49 @@ std::string short_number(double value) {
 Picture::Picture(double height, std::string_view title, std::string_view description)
     : height_(height), title_(title), description_(description) {}
 
-void Picture::box(double x, double y, double width, double height, Colour colour, bool filled,
-                  std::string_view content) {
-  const std::string_view name = name_of(colour);
+void Picture::box(double x, double y, double width, double height, Color color, bool filled, std::string_view content) {
+  const std::string_view name = name_of(color);
   body_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" rx="2" class="{}"{}/>)"
                        "\n",
                        at(x), at(y), at(width), at(height), filled ? std::string(name) : fmt::format("{}-line", name),
                        filled ? "" : R"( fill="none" stroke-width="1.5")");
   if (!content.empty()) {
     text(x + width / 2, y + height / 2 + 4.5, content,
-         {.colour = filled && colour != Colour::paper ? Colour::paper : Colour::ink, .anchor = "middle"});
+         {.color = filled && color != Color::paper ? Color::paper : Color::ink, .anchor = "middle"});
   }
 }
 
 void Picture::text(double x, double y, std::string_view content, const TextStyle& style) {
   body_ += fmt::format(R"(<text x="{}" y="{}" font-size="{}" text-anchor="{}" class="{}"{}>{}</text>)"
                        "\n",
-                       at(x), at(y), at(style.size), style.anchor, name_of(style.colour),
+                       at(x), at(y), at(style.size), style.anchor, name_of(style.color),
                        style.bold ? R"( font-weight="bold")" : "", escaped(content));
 }
 
-void Picture::line(double x1, double y1, double x2, double y2, Colour colour, double width) {
+void Picture::line(double x1, double y1, double x2, double y2, Color color, double width) {
   body_ += fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke-width="{}" class="{}-line"/>)"
                        "\n",
-                       at(x1), at(y1), at(x2), at(y2), at(width), name_of(colour));
+                       at(x1), at(y1), at(x2), at(y2), at(width), name_of(color));
 }
 
-void Picture::arrow(double x1, double y1, double x2, double y2, Colour colour) {
+void Picture::arrow(double x1, double y1, double x2, double y2, Color color) {
   const double length = std::hypot(x2 - x1, y2 - y1);
   const double ux = length > 0 ? (x2 - x1) / length : 0;
   const double uy = length > 0 ? (y2 - y1) / length : 0;
-  line(x1, y1, x2 - 5 * ux, y2 - 5 * uy, colour, 1.5);
+  line(x1, y1, x2 - 5 * ux, y2 - 5 * uy, color, 1.5);
   body_ += fmt::format(R"(<polygon points="{},{} {},{} {},{}" class="{}"/>)"
                        "\n",
                        at(x2), at(y2), at(x2 - 8 * ux - 4 * uy), at(y2 - 8 * uy + 4 * ux), at(x2 - 8 * ux + 4 * uy),
-                       at(y2 - 8 * uy - 4 * ux), name_of(colour));
+                       at(y2 - 8 * uy - 4 * ux), name_of(color));
 }
 
-void Picture::dot(double x, double y, double radius, Colour colour) {
+void Picture::dot(double x, double y, double radius, Color color) {
   body_ += fmt::format(R"(<circle cx="{}" cy="{}" r="{}" class="{}"/>)"
                        "\n",
-                       at(x), at(y), at(radius), name_of(colour));
+                       at(x), at(y), at(radius), name_of(color));
 }
 
-void Picture::curve(const std::vector<std::pair<double, double>>& points, Colour colour, double width) {
+void Picture::curve(const std::vector<std::pair<double, double>>& points, Color color, double width) {
   std::string path;
   for (const auto& [x, y] : points) {
     path += fmt::format("{}{},{}", path.empty() ? "" : " ", at(x), at(y));
@@ -171,7 +170,7 @@ void Picture::curve(const std::vector<std::pair<double, double>>& points, Colour
   body_ +=
       fmt::format(R"(<polyline points="{}" fill="none" stroke-width="{}" stroke-linejoin="round" class="{}-line"/>)"
                   "\n",
-                  path, at(width), name_of(colour));
+                  path, at(width), name_of(color));
 }
 
 void Picture::save(std::string_view folder, std::string_view name) const {
@@ -199,10 +198,10 @@ Picture bar_chart(std::string_view title, std::string_view description, std::str
     picture.text(4, y + 15, bar.name);
     picture.text(kWidth - 4, y + 15, bar.text, {.anchor = "end"});
     const double length = std::isfinite(bar.value) && most > 0 ? std::max(0.0, bar.value) / most * (kWidth - 8) : 0;
-    picture.box(4, y + 20, length, 14, bar.colour);
+    picture.box(4, y + 20, length, 14, bar.color);
     y += kRow;
   }
-  picture.text(4, y + 14, x_label, {.colour = Colour::faint});
+  picture.text(4, y + 14, x_label, {.color = Color::faint});
   return picture;
 }
 
@@ -225,21 +224,21 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
   const double height = top + 232;
   Picture picture(height, title, description);
   for (size_t i = 0; i < curves.size(); ++i) {
-    picture.text(names[i].first, names[i].second, curves[i].name, {.colour = curves[i].colour, .bold = true});
+    picture.text(names[i].first, names[i].second, curves[i].name, {.color = curves[i].color, .bold = true});
   }
   const Scale across = scale_of(curves, true, x, 48, kWidth - 10);
   const Scale up = scale_of(curves, false, y, height - 44, top);
   for (const double tick : ticks_of(up)) {
-    picture.line(across.from, up(tick), across.to, up(tick), Colour::faint, 0.5);
+    picture.line(across.from, up(tick), across.to, up(tick), Color::faint, 0.5);
     picture.text(across.from - 4, up(tick) + 4, short_number(tick), {.size = 12, .anchor = "end"});
   }
   for (const double tick : ticks_of(across)) {
     picture.line(across(tick), up.from, across(tick), up.from + 4);
     picture.text(across(tick), up.from + 17, short_number(tick), {.size = 12, .anchor = "middle"});
   }
-  picture.line(across.from, up.from, across.to, up.from, Colour::ink);
-  picture.text(4, row + 20, y.label, {.colour = Colour::faint});
-  picture.text(across.to, height - 8, x.label, {.colour = Colour::faint, .anchor = "end"});
+  picture.line(across.from, up.from, across.to, up.from, Color::ink);
+  picture.text(4, row + 20, y.label, {.color = Color::faint});
+  picture.text(across.to, height - 8, x.label, {.color = Color::faint, .anchor = "end"});
   for (const Curve& curve : curves) {
     std::vector<std::pair<double, double>> points;
     for (const auto& [px, py] : curve.points) {
@@ -247,9 +246,9 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
         points.emplace_back(across(px), up(py));
       }
     }
-    picture.curve(points, curve.colour);
+    picture.curve(points, curve.color);
     for (const auto& [px, py] : points) {
-      picture.dot(px, py, points.size() > 30 ? 0 : 2.5, curve.colour);
+      picture.dot(px, py, points.size() > 30 ? 0 : 2.5, curve.color);
     }
   }
   return picture;

@@ -12,11 +12,11 @@ namespace lessons {
 
 constexpr double kWidth = 360;
 
-/// A colour by its use; each has a light and a dark form. `one` to `six` tell things apart.
-enum class Colour { ink, faint, paper, one, two, three, four, five, six };
+/// A color by its use; each has a light and a dark form. `one` to `six` tell things apart.
+enum class Color { ink, faint, paper, one, two, three, four, five, six };
 
 struct TextStyle {
-  Colour colour = Colour::ink;
+  Color color = Color::ink;
   double size = 13;                   ///< at least 11
   std::string_view anchor = "start";  ///< start, middle or end
   bool bold = false;
@@ -28,15 +28,15 @@ class Picture {
   /// `title` and `description` are for readers who cannot see it.
   Picture(double height, std::string_view title, std::string_view description);
 
-  /// A box; with text in its middle if there is one. `filled`: of this colour, else an outline.
-  void box(double x, double y, double width, double height, Colour colour, bool filled = true,
+  /// A box; with text in its middle if there is one. `filled`: of this color, else an outline.
+  void box(double x, double y, double width, double height, Color color, bool filled = true,
            std::string_view text = "");
   void text(double x, double y, std::string_view text, const TextStyle& style = {});
-  void line(double x1, double y1, double x2, double y2, Colour colour = Colour::faint, double width = 1);
-  void arrow(double x1, double y1, double x2, double y2, Colour colour = Colour::ink);
-  void dot(double x, double y, double radius, Colour colour);
+  void line(double x1, double y1, double x2, double y2, Color color = Color::faint, double width = 1);
+  void arrow(double x1, double y1, double x2, double y2, Color color = Color::ink);
+  void dot(double x, double y, double radius, Color color);
   /// A curve through the points.
-  void curve(const std::vector<std::pair<double, double>>& points, Colour colour, double width = 2);
+  void curve(const std::vector<std::pair<double, double>>& points, Color color, double width = 2);
 
   /// The file FOLDER/NAME.svg. Throws std::runtime_error when it cannot be written.
   void save(std::string_view folder, std::string_view name) const;
@@ -53,7 +53,7 @@ struct Bar {
   std::string name;
   double value = 0;
   std::string text;
-  Colour colour = Colour::one;
+  Color color = Color::one;
 };
 
 /// Bars from 0 to the largest value. Where `text` has measured values, write "measured" into `x_label`: numbers of such
@@ -64,7 +64,7 @@ Picture bar_chart(std::string_view title, std::string_view description, std::str
 struct Curve {
   std::string name;  ///< written above the chart
   std::vector<std::pair<double, double>> points;
-  Colour colour = Colour::one;
+  Color color = Color::one;
 };
 
 struct Axis {

@@ -33,7 +33,7 @@ class ConvNeXt : public nn::Module {
   /// the layers that halve the images and the depthwise convolutions; the layers of each block's MLP are linear.
   ///
   /// Every norm has eps 1e-6 unless its spec says otherwise. The norm of the head acts on one pixel, the result of
-  /// global pooling. If that leaves a norm nothing to normalise (NormDefinition::needs_pixels: instance, frn), the head
+  /// global pooling. If that leaves a norm nothing to normalize (NormDefinition::needs_pixels: instance, frn), the head
   /// takes layer2d, since the same norm before the pooling would make every channel's average its bias.
   ///
   /// options.norm_policy.placement says where the norms of a block stand (nn::NormPlacement):

@@ -53,7 +53,7 @@ bool is_built_in(const std::string& name);
 /// True iff the networks of this name take an option of ModelDefinition::options. Throws Error for an unknown name.
 bool model_takes(const std::string& name, std::string_view option);
 
-/// Makes a network by name, initialised, in training mode, float32, contiguous. Input (N, in_channels, H, W), output
+/// Makes a network by name, initialized, in training mode, float32, contiguous. Input (N, in_channels, H, W), output
 /// (N, num_classes). Throws Error for an unknown name (with the nearest known one) and for options that are wrong or do
 /// not apply.
 std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options = {});

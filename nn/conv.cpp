@@ -37,7 +37,7 @@ Conv2dOptions convolution_options(const Pair& kernel, const Options& options) {
 
 /// StdConv2dOptions or ScaledStdConv2dOptions with the options that a convolution has, too.
 template <class Options>
-Options standardised(const Conv2dOptions& options) {
+Options standardized(const Conv2dOptions& options) {
   return {.stride = options.stride,
           .padding = options.padding,
           .dilation = options.dilation,
@@ -145,9 +145,9 @@ std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in
   check(in_channels / options.groups * kernel.h * kernel.w != 1, "conv_layer",
         "{}: expected more than 1 weight per output channel, got 1", name);
   if (name == "std_conv") {
-    return std::make_shared<StdConv2d>(in_channels, out_channels, kernel, standardised<StdConv2dOptions>(options));
+    return std::make_shared<StdConv2d>(in_channels, out_channels, kernel, standardized<StdConv2dOptions>(options));
   }
-  auto scaled = standardised<ScaledStdConv2dOptions>(options);
+  auto scaled = standardized<ScaledStdConv2dOptions>(options);
   scaled.gamma = gamma;
   return std::make_shared<ScaledStdConv2d>(in_channels, out_channels, kernel, scaled);
 }

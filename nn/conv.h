@@ -20,7 +20,7 @@ struct Conv2dOptions {
   bool initialize = true;  ///< false: zeros, for a caller that sets the values
 };
 
-/// The part that the convolutions share: weight (out, in / groups, kernel) and bias (out), initialised as in PyTorch.
+/// The part that the convolutions share: weight (out, in / groups, kernel) and bias (out), initialized as in PyTorch.
 /// Throws Error when groups do not divide both numbers of channels.
 class ConvolutionModule : public Module {
  public:
@@ -58,8 +58,8 @@ class Conv2d : public ConvolutionModule {
   }
 };
 
-// Convolutions whose weight is standardised in each forward pass; see standardize_weight(). Names, defaults and start
-// values are timm's. Neither derives from Conv2d: standardisation takes a factor on the weight away, so that
+// Convolutions whose weight is standardized in each forward pass; see standardize_weight(). Names, defaults and start
+// values are timm's. Neither derives from Conv2d: standardization takes a factor on the weight away, so that
 // fold_batch_norm() cannot use these layers.
 
 struct StdConv2dOptions {
@@ -73,7 +73,7 @@ struct StdConv2dOptions {
   double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;
 };
-/// Conv2d with a weight that standardize_weight() standardises in each forward pass; timm's StdConv2d.
+/// Conv2d with a weight that standardize_weight() standardizes in each forward pass; timm's StdConv2d.
 class StdConv2d : public ConvolutionModule {
  public:
   StdConv2d(int64_t in_channels, int64_t out_channels, Pair kernel, const StdConv2dOptions& options = {});
@@ -118,7 +118,7 @@ std::vector<std::string> conv_layer_names();
 void check_conv_layer(const std::string& name);
 
 /// `gamma`: see ScaledStdConv2dOptions; the other convolutions ignore it. Throws Error for an unknown name, and for a
-/// standardised convolution with a single weight per output channel, which would become 0.
+/// standardized convolution with a single weight per output channel, which would become 0.
 std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in_channels, int64_t out_channels,
                                              Pair kernel, const Conv2dOptions& options = {}, double gamma = 1);
 

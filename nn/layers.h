@@ -11,7 +11,7 @@ struct LinearOptions {
   bool initialize = true;  ///< false: zeros, for a caller that sets the values
 };
 
-/// linear() over the last axis: x (…, in) → (…, out). weight (out, in) and bias (out) are initialised as in PyTorch.
+/// linear() over the last axis: x (…, in) → (…, out). weight (out, in) and bias (out) are initialized as in PyTorch.
 class Linear : public Module {
  public:
   Linear(int64_t in_features, int64_t out_features, const LinearOptions& options = {});

@@ -101,11 +101,11 @@ std::string compiler() {
 
 std::string build() {
 #if defined(__OPTIMIZE__)
-  const std::string_view optimised = "optimised";
+  const std::string_view optimized = "optimized";
 #else
-  const std::string_view optimised = "not optimised";
+  const std::string_view optimized = "not optimized";
 #endif
-  return fmt::format("{}, kernels for {}{}", optimised, simd::target(),
+  return fmt::format("{}, kernels for {}{}", optimized, simd::target(),
                      conv2d_is_exact() ? ", exact convolutions" : "");
 }
 

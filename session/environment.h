@@ -17,7 +17,7 @@ struct Environment {
   std::string cpu;                                             ///< "AMD EPYC 9B45"
   std::string system;                                          ///< "Debian GNU/Linux 12 (bookworm)"
   std::string compiler;                                        ///< "GCC 12.2.0"
-  std::string build;                                           ///< "optimised, kernels for avx512"
+  std::string build;                                           ///< "optimized, kernels for avx512"
   int64_t cores = 0;                                           ///< cores that this process may use
   int64_t threads = 0;                                         ///< threads of parallel loops, in each process
   int64_t processes = 1;                                       ///< that train together

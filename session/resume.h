@@ -12,7 +12,7 @@ namespace norma::train {
 /// `now` another run than `before`: the network with its norms, convolutions and start values, the dataset, the size of
 /// the batches and their number in an update, the optimizer, whether weights are averaged, the seed and the precision.
 /// Options that only steer the steps to come may change: length, learning rate and its schedule, augmentation,
-/// regularisation.
+/// regularization.
 void check_same_run(const Recipe& before, const Recipe& now);
 
 /// Throws Error "resume: …" if all `steps` of a run are done and `now` has changes that only further steps could

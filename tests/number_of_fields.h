@@ -17,7 +17,7 @@ constexpr bool takes_values(std::index_sequence<I...> /*as many*/) {
   };
 }
 
-/// How many values initialise an aggregate.
+/// How many values initialize an aggregate.
 template <class T, size_t N = 1>
 constexpr size_t number_of_fields() {
   if constexpr (takes_values<T>(std::make_index_sequence<N>())) {

@@ -91,7 +91,7 @@ void check_recipe(const Recipe& recipe) {
   const int64_t least = models::least_image_size(recipe.model, patch_size);
   check(recipe.image_size >= least, "train", "img-size: expected at least {} for {} with a patch-size of {}, got {}",
         least, recipe.model, patch_size, recipe.image_size);
-  check_optimisation(recipe);
+  check_optimization(recipe);
 }
 
 Precision precision_of(const Recipe& recipe) {

@@ -68,7 +68,7 @@ struct Recipe {
   int64_t train_images = 0;
   bool channels_last = true;
 
-  // The optimisation.
+  // The optimization.
   std::string opt = "adamw";  ///< one of optimizer_names()
   double lr = 2e-3;
   double weight_decay = 0.05;
@@ -124,13 +124,13 @@ struct Recipe {
 
 std::vector<std::string> optimizer_names();
 std::vector<std::string> schedule_names();
-/// norm: clips all gradients together; value: each element; agc: nn::clip_gradients_adaptively().
+/// norm: clips all gradients together; value: each element; agc: nn::adaptive_clip_grad().
 std::vector<std::string> clip_mode_names();
 
 /// Throws Error "train: name: expected …, got …" for the first invalid value. Reads no file.
 void check_recipe(const Recipe& recipe);
 /// Checks the optimizer, its schedule and the loss together, not each value alone.
-void check_optimisation(const Recipe& recipe);
+void check_optimization(const Recipe& recipe);
 
 /// Throws Error for options that check_recipe() accepts but a training run would ignore or change: a clip_mode without
 /// clip_grad, warmup_lr without warmup_epochs, min_lr above base_lr(), a cool-down that leaves no step between it and
@@ -187,7 +187,7 @@ Precision precision_of(const Recipe& recipe);
 Recipe in_full_precision(const Recipe& recipe);
 /// The network's options in the recipe, without the classes, and without a default for the size of patches.
 models::ModelOptions model_options(const Recipe& recipe);
-/// Makes the network, initialised, in the recipe's precision and memory format.
+/// Makes the network, initialized, in the recipe's precision and memory format.
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes, bool initialize = true);
 /// Makes the optimizer. Matrices and convolution weights get weight decay, norms and biases their own from the recipe.
 std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Module& model);

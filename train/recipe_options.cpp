@@ -28,7 +28,7 @@ using Part = RecipePart;
 
 constexpr const char* kNetwork = "Network";
 constexpr const char* kImages = "Images";
-constexpr const char* kOptimisation = "Optimisation";
+constexpr const char* kOptimization = "Optimization";
 
 constexpr OnResume kFixed = OnResume::another_run;
 constexpr OnResume kAlways = OnResume::always;
@@ -229,7 +229,7 @@ std::vector<std::vector<Option>> table() {
                     "take each image N times in a row, augmented anew; an epoch is no longer and has fewer images",
                     {.absent = "0: once"})}),
       about(
-          Part::update, kOptimisation,
+          Part::update, kOptimization,
           {Option("opt", &Recipe::opt, "{names}", {.on_resume = kFixed, .names = optimizer_names, .kind = "optimizer"}),
            Option("weight-decay", &Recipe::weight_decay, kUpTo1000, "of the weights of convolutions and linear layers"),
            Option("norm-weight-decay", &Recipe::norm_weight_decay, kUpTo1000,
@@ -253,7 +253,7 @@ std::vector<std::vector<Option>> table() {
                   "{names}: --clip-grad is the norm, the largest element, or the largest share of each unit's weights",
                   {.names = clip_mode_names, .kind = "clip mode"})}),
       about(
-          Part::steps, kOptimisation,
+          Part::steps, kOptimization,
           {Option("grad-accum-steps", &Recipe::grad_accum_steps, {1, 65'536}, "batches whose gradients make one update",
                   {.on_resume = kFixed}),
            Option("bce-loss", &Recipe::bce_loss, "binary cross entropy over the classes in the place of cross entropy"),
@@ -261,14 +261,14 @@ std::vector<std::vector<Option>> table() {
                   "with --bce-loss: targets above X become 1, others 0", {.absent = "targets as they are"}),
            Option("lr", &Recipe::lr, ranges::kLr, "learning rate at its highest", {.replaced_by = "lr-base"})}),
       about(
-          Part::run, kOptimisation,
+          Part::run, kOptimization,
           {Option("lr-base", &Recipe::lr_base, kUpTo1000,
                   "learning rate for --lr-base-size images per update, instead of --lr", {.replaces = "lr"}),
            Option("lr-base-size", &Recipe::lr_base_size, ranges::kBatchSize, "images per update that --lr-base is for",
                   {.needs = kLrBase}),
            Option("lr-base-scale", &Recipe::lr_base_scale, "{names}: how --lr-base follows the images per update",
                   {.absent = "sqrt for adamw and lamb, else linear", .names = lr_base_scale_names, .needs = kLrBase})}),
-      about(Part::steps, kOptimisation,
+      about(Part::steps, kOptimization,
             {Option("sched", &Recipe::sched, "{names}: how the learning rate moves",
                     {.names = schedule_names, .kind = "schedule"}),
              Option("sched-on-updates", &Recipe::sched_on_updates, "move it with every step, not once an epoch"),
@@ -324,7 +324,7 @@ std::vector<std::vector<Option>> table() {
                    .names = nn::norm_names,
                    .needs = kConverting})}),
       about(
-          Part::run, kOptimisation,
+          Part::run, kOptimization,
           {Option("skip-nonfinite", &Recipe::skip_nonfinite,
                   "leave out a step whose loss or gradients become NaN or infinite, in place of stopping"),
            Option("max-nonfinite", &Recipe::max_nonfinite, ranges::kSteps,
@@ -334,7 +334,7 @@ std::vector<std::vector<Option>> table() {
            Option("model-ema-decay", &Recipe::model_ema_decay, kBelowOne, "share of the average that an update keeps",
                   {.needs = kModelEma}),
            Option("model-ema-warmup", &Recipe::model_ema_warmup, "let that share rise from 0", {.needs = kModelEma})}),
-      about(Part::seed, kOptimisation,
+      about(Part::seed, kOptimization,
             {Option("seed", &Recipe::seed, ranges::kSeed,
                     "of start values, image order and dropping; same seed, same bits", {.on_resume = kFixed})}),
       about(

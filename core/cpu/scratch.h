@@ -33,7 +33,7 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// `count` numbers, uninitialised, on a cache line of their own and followed by room for one more vector.
+  /// `count` numbers, uninitialized, on a cache line of their own and followed by room for one more vector.
   template <class T>
   T* take(int64_t count) {
     constexpr size_t kLine = kAlignment;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/range.h"
-#include "data/augment/colour.h"
+#include "data/augment/color.h"
 #include "data/augment/random.h"
 #include "data/image_file.h"
 
@@ -39,7 +39,7 @@ struct ColorJitter {
 
 /// Draws the order and the factors. Throws Error as check_color_jitter().
 ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options);
-/// Makes the four adjustments of data/augment/colour.h in that order, without those that would change nothing.
+/// Makes the four adjustments of data/augment/color.h in that order, without those that would change nothing.
 Image apply(const ColorJitter& jitter, const Image& image);
 
 }  // namespace norma::data

@@ -14,12 +14,12 @@ enum class Interpolation : uint8_t {
   bicubic,   ///< from 4 x 4 pixels, by the cubic of Keys with a = -1
 };
 
-/// A colour; a grey image takes its first number.
+/// A color; a grey image takes its first number.
 using Color = std::array<uint8_t, 3>;
 
 struct AffineOptions {
   Interpolation interpolation = Interpolation::nearest;
-  Color fill = {0, 0, 0};  ///< colour of the area outside the image
+  Color fill = {0, 0, 0};  ///< color of the area outside the image
 };
 
 // All results have the image's size and the bytes of Pillow. All functions throw Error for an empty image, and for
@@ -47,7 +47,7 @@ Image hflip(const Image& image);
 /// Swaps top and bottom: torchvision's vflip.
 Image vflip(const Image& image);
 
-/// Adds `padding` pixels of the colour `fill` on each side: torchvision's pad. Throws Error for a negative padding, and
+/// Adds `padding` pixels of the color `fill` on each side: torchvision's pad. Throws Error for a negative padding, and
 /// when the result has more than 2^27 pixels.
 Image pad(const Image& image, int64_t padding, const Color& fill = {0, 0, 0});
 

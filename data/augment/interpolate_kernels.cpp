@@ -20,7 +20,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using simd::HWY_NAMESPACE::Parts;
 
-/// A pixel in colour and the byte behind it, as four numbers side by side in one register or two.
+/// A pixel in color and the byte behind it, as four numbers side by side in one register or two.
 using Doubles = hn::CappedTag<double, 4>;
 using Pixel = Parts<hn::Vec<Doubles>, 4 / static_cast<int>(hn::MaxLanes(Doubles{}))>;
 

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/parse_number.h"
-#include "data/augment/colour.h"
+#include "data/augment/color.h"
 
 #include <algorithm>
 #include <array>

@@ -64,7 +64,7 @@ struct TrivialAugmentOptions {};
 RandAugmentOptions parse_rand_augment(std::string_view op, std::string_view text);
 
 struct PolicyOptions {
-  Color fill = {128, 128, 128};  ///< colour of the area that ops of geometry bring in; timm takes the mean of the
+  Color fill = {128, 128, 128};  ///< color of the area that ops of geometry bring in; timm takes the mean of the
                                  ///< dataset
   /// For ops of geometry. None: bilinear or bicubic, by chance, as in timm.
   std::optional<Interpolation> interpolation = std::nullopt;

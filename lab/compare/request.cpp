@@ -30,7 +30,7 @@ using Words = std::vector<std::string>;
 
 constexpr const char* kNetwork = "Network";
 constexpr const char* kOfImages = "Images";
-constexpr const char* kOptimisation = "Optimisation";
+constexpr const char* kOptimization = "Optimization";
 constexpr const char* kRunning = "Running";
 constexpr const char* kTime = "a time as 90s, 15m or 2h";
 
@@ -191,11 +191,11 @@ std::vector<OptionRow> grid(Request& request) {
           {"N", to_string(rounds), fmt::format("{}", ComparisonOptions{}.timing_rounds)}),
       row("budget", kOfImages, "make the runs as long as lets all of it end within this time, instead of --images",
           into_seconds(request.budget), {"TIME", kTime}, {"epochs", "images"}),
-      row("tune-lr", kOptimisation,
+      row("tune-lr", kOptimization,
           "first try a quarter, half, twice and four times the learning rate for each norm in short runs",
           into(options.tune_lr)),
       study_row(request),
-      row("lr-scaling", kOptimisation,
+      row("lr-scaling", kOptimization,
           "how the learning rate, which is for batches of 128, follows the batch size: none, sqrt, linear",
           as_text([&](const std::string& name) { options.lr_scaling = lr_scaling_from_string(name); }),
           {"NAME", "a name", "none", {"none", "sqrt", "linear"}}),
@@ -238,7 +238,7 @@ std::vector<OptionRow> further(Request& request) {
     if (one.words.empty()) {
       rows.push_back(axis(std::move(names), train::recipe_option(name), words));
     } else if (name == kWeights) {
-      rows.push_back(axis(std::move(names), kOptimisation,
+      rows.push_back(axis(std::move(names), kOptimization,
                           "weights that are tested: the last ones, their moving average with that of batch norm's "
                           "statistics, or with statistics that are made anew for it",
                           one.words, words));

@@ -27,7 +27,7 @@ struct Parameter {
 /// A norm with a definition in plain loops.
 struct Norm {
   /// The spec of its layer (nn/norm/factory.h). Three names are of no layer there: layer (over all axes but the first),
-  /// std_conv and scaled_std_conv (the standardised weight).
+  /// std_conv and scaled_std_conv (the standardized weight).
   std::string name;
   Sizes sizes;                                                        ///< of the input
   std::optional<Sizes> one_each = {};                                 ///< an input with one element in each set

@@ -477,7 +477,7 @@ std::string tick_text(double tick, const std::vector<double>& ticks) {
 }
 
 std::string style_class(size_t style) {
-  // Eight colours and four kinds of dashes.
+  // Eight colors and four kinds of dashes.
   return fmt::format("s{} d{}", style % 8, (style + style / 8) % 4);
 }
 

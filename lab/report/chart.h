@@ -10,8 +10,8 @@ namespace norma::lab {
 
 // Charts for an HTML page, as data. The drawing is SVG that stretches with the page; the text is HTML over and beside
 // it, so that it keeps its size on a phone (page.html). Values show under a pointer or a finger, and the legend
-// switches curves off, without a script. Colours and sizes are the page's (page.css). A `style` is a number, the same
-// for one norm in all charts; it stands for a colour and, in curves, a pattern of dashes. Every chart has an `id`,
+// switches curves off, without a script. Colors and sizes are the page's (page.css). A `style` is a number, the same
+// for one norm in all charts; it stands for a color and, in curves, a pattern of dashes. Every chart has an `id`,
 // unique on the page, and a title and a description for readers who cannot see it.
 
 /// A curve through (x[i], y[i]). A faint one has no entry in the legend.
@@ -109,7 +109,7 @@ std::vector<double> axis_ticks(double low, double high, int count);
 /// "0.2", "25,000", never "-0"; -1e-17 beside steps of 0.1 is 0.
 std::string tick_text(double tick, const std::vector<double>& ticks);
 
-/// The classes of a style: its colour, and its dashes in curves. 32 styles differ.
+/// The classes of a style: its color, and its dashes in curves. 32 styles differ.
 std::string style_class(size_t style);
 
 }  // namespace norma::lab

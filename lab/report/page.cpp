@@ -119,7 +119,7 @@ Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
       if (!source.name.empty()) {
         made.label += " · " + source.name;
       }
-      // A norm has one colour; each of several comparisons has its own dashes.
+      // A norm has one color; each of several comparisons has its own dashes.
       made.style =
           styles.try_emplace(row.norm, styles.size()).first->second + 8 * static_cast<size_t>(&source - sources.data());
       for (const Cell& cell : comparison.cells) {

@@ -285,7 +285,7 @@ std::vector<std::string> notes_of(const Comparison& comparison);
 /// A network that runs start from is trained with this many times as many images, or epochs, as a run.
 inline constexpr int64_t kSourceRuns = 4;
 /// The recipe of the network of a model that runs start from, for Comparison::source_classes: batch norm, the defaults
-/// of `norma train` for the optimisation, and kSourceRuns times as many images, or epochs, as a run has.
+/// of `norma train` for the optimization, and kSourceRuns times as many images, or epochs, as a run has.
 train::Recipe source_recipe(const Comparison& comparison, const std::string& model);
 /// What runs start from, and which of them; "" where all have random weights.
 std::string start_note(const Comparison& comparison);

@@ -89,7 +89,7 @@ using Block = std::variant<Heading, Note, CaptionedTable, Facts, Code, ResultTab
 /// Blocks behind a line that opens them.
 struct Fold {
   std::string summary;
-  std::string problem = {};  ///< behind the summary, in the colour of errors
+  std::string problem = {};  ///< behind the summary, in the color of errors
   std::vector<Block> blocks;
   bool on_page_only = false;  ///< details that Markdown leaves out
 };

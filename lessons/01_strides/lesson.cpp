@@ -28,10 +28,10 @@ std::vector<float> memory_of(const Tensor& x) {
   return alias(x, {count}, {1}, 0).to_vector<float>();
 }
 
-/// Above: the tensor's elements, each with its place. Below: the block of memory. A row of the tensor has one colour.
+/// Above: the tensor's elements, each with its place. Below: the block of memory. A row of the tensor has one color.
 void draw(const std::string& name, const Tensor& x) {
-  using lessons::Colour;
-  constexpr std::array<Colour, 3> kRows = {Colour::one, Colour::two, Colour::three};
+  using lessons::Color;
+  constexpr std::array<Color, 3> kRows = {Color::one, Color::two, Color::three};
   const std::vector<float> memory = memory_of(x);
   const auto rows = static_cast<double>(x.size(0));
   lessons::Picture picture(rows * 40 + 110, "A tensor and its memory: " + name,
@@ -40,23 +40,23 @@ void draw(const std::string& name, const Tensor& x) {
   picture.text(4, 16,
                fmt::format("{}: sizes {}, strides {}, offset {}", name, to_string(x.sizes()), to_string(x.strides()),
                            x.offset()));
-  std::vector<Colour> colours(memory.size(), Colour::faint);
+  std::vector<Color> colors(memory.size(), Color::faint);
   for (int64_t i = 0; i < x.size(0); ++i) {
     for (int64_t j = 0; j < x.size(1); ++j) {
       const int64_t at = place(x, i, j);
       const double left = 4 + 58 * static_cast<double>(j);
       const double top = 28 + 40 * static_cast<double>(i);
-      const Colour colour = kRows[static_cast<size_t>(i % 3)];
-      picture.box(left, top, 54, 34, colour, true, fmt::format("{:g} at {}", memory[static_cast<size_t>(at)], at));
-      colours[static_cast<size_t>(at)] = colour;
+      const Color color = kRows[static_cast<size_t>(i % 3)];
+      picture.box(left, top, 54, 34, color, true, fmt::format("{:g} at {}", memory[static_cast<size_t>(at)], at));
+      colors[static_cast<size_t>(at)] = color;
     }
   }
   const double top = 28 + rows * 40 + 22;
-  picture.text(4, top - 6, "memory", {.colour = Colour::faint});
+  picture.text(4, top - 6, "memory", {.color = Color::faint});
   for (size_t at = 0; at < memory.size(); ++at) {
     const double left = 4 + 58 * static_cast<double>(at);
-    picture.box(left, top, 54, 34, colours[at], colours[at] != Colour::faint, fmt::format("{:g}", memory[at]));
-    picture.text(left + 27, top + 49, fmt::format("{}", at), {.colour = Colour::faint, .anchor = "middle"});
+    picture.box(left, top, 54, 34, colors[at], colors[at] != Color::faint, fmt::format("{:g}", memory[at]));
+    picture.text(left + 27, top + 49, fmt::format("{}", at), {.color = Color::faint, .anchor = "middle"});
   }
   picture.save(folder, name);
 }

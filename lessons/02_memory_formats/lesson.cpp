@@ -19,11 +19,11 @@ namespace {
 
 std::string folder;  // for pictures
 
-/// The memory of one small picture of 3 channels, 2 rows and 2 columns: a box for each place, a colour for each
+/// The memory of one small picture of 3 channels, 2 rows and 2 columns: a box for each place, a color for each
 /// channel.
 void draw(const std::string& name, const Tensor& x) {
-  using lessons::Colour;
-  constexpr std::array<Colour, 3> kColours = {Colour::two, Colour::three, Colour::one};
+  using lessons::Color;
+  constexpr std::array<Color, 3> kColors = {Color::two, Color::three, Color::one};
   lessons::Picture picture(
       84, "The memory of an image in the format " + name,
       fmt::format("Twelve places in a row: sizes {}, strides {}", to_string(x.sizes()), to_string(x.strides())));
@@ -33,8 +33,8 @@ void draw(const std::string& name, const Tensor& x) {
       for (int64_t w = 0; w < 2; ++w) {
         const int64_t place = c * x.stride(1) + h * x.stride(2) + w * x.stride(3);
         const double left = 2 + 29.5 * static_cast<double>(place);
-        picture.box(left, 26, 28, 30, kColours[static_cast<size_t>(c)], true, fmt::format("{}{}", "RGB"[c], 2 * h + w));
-        picture.text(left + 14, 74, fmt::format("{}", place), {.colour = Colour::faint, .anchor = "middle"});
+        picture.box(left, 26, 28, 30, kColors[static_cast<size_t>(c)], true, fmt::format("{}{}", "RGB"[c], 2 * h + w));
+        picture.text(left + 14, 74, fmt::format("{}", place), {.color = Color::faint, .anchor = "middle"});
       }
     }
   }

@@ -81,7 +81,7 @@ double f(double a, double b) {
 
 /// The four entries with their values, slopes and gradients.
 void draw(const Tape& tape, const std::string& folder) {
-  using lessons::Colour;
+  using lessons::Color;
   lessons::Picture picture(190, "The tape of (a + b) * a",
                            "a and b lead to add; add and a lead to mul. Each has its value and its gradient");
   const std::vector<std::pair<double, double>> places = {{6, 20}, {6, 130}, {140, 110}, {262, 40}};
@@ -89,18 +89,18 @@ void draw(const Tape& tape, const std::string& folder) {
     for (const Parent& parent : tape.entries[i].parents) {
       const auto [x1, y1] = places[parent.entry];
       const auto [x2, y2] = places[i];
-      picture.arrow(x1 + 92, y1 + 25, x2, y2 + 25, Colour::faint);
+      picture.arrow(x1 + 92, y1 + 25, x2, y2 + 25, Color::faint);
       picture.text((x1 + 92 + x2) / 2, (y1 + y2) / 2 + 18, fmt::format("{:g}", parent.slope),
-                   {.colour = Colour::two, .anchor = "middle", .bold = true});
+                   {.color = Color::two, .anchor = "middle", .bold = true});
     }
   }
   for (size_t i = 0; i < tape.entries.size(); ++i) {
     const auto [x, y] = places[i];
-    picture.box(x, y, 92, 50, tape.entries[i].parents.empty() ? Colour::three : Colour::one);
+    picture.box(x, y, 92, 50, tape.entries[i].parents.empty() ? Color::three : Color::one);
     picture.text(x + 46, y + 20, fmt::format("{} = {:g}", tape.entries[i].name, tape.entries[i].value),
-                 {.colour = Colour::paper, .anchor = "middle", .bold = true});
+                 {.color = Color::paper, .anchor = "middle", .bold = true});
     picture.text(x + 46, y + 40, fmt::format("gradient {:g}", tape.entries[i].gradient),
-                 {.colour = Colour::paper, .anchor = "middle"});
+                 {.color = Color::paper, .anchor = "middle"});
   }
   picture.save(folder, "tape");
 }

@@ -42,9 +42,9 @@ void steps(const std::string& folder) {
   const double right = slope_of_f(0.75);
   fmt::print("the slope of f at 0.75 is {:.6f}\n\n", right);
   fmt::print("step   one-sided  central  in float\n");
-  lessons::Curve first{.name = "one-sided", .points = {}, .colour = lessons::Colour::two};
-  lessons::Curve second{.name = "central", .points = {}, .colour = lessons::Colour::one};
-  lessons::Curve third{.name = "central in float", .points = {}, .colour = lessons::Colour::three};
+  lessons::Curve first{.name = "one-sided", .points = {}, .color = lessons::Color::two};
+  lessons::Curve second{.name = "central", .points = {}, .color = lessons::Color::one};
+  lessons::Curve third{.name = "central in float", .points = {}, .color = lessons::Color::three};
   double h = 1;
   for (int digits = 1; digits <= 13; ++digits) {
     h /= 10;

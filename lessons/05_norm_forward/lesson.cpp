@@ -30,7 +30,7 @@ double var_of(const Row& x, double mean) {
   return squares / static_cast<double>(x.size());
 }
 
-Row normalised(const Row& x, double eps) {
+Row normalized(const Row& x, double eps) {
   const double mean = mean_of(x);
   const double rstd = 1 / std::sqrt(var_of(x, mean) + eps);
   Row xhat;
@@ -51,8 +51,8 @@ void print(const std::string& name, const Row& numbers) {
 /// 64 numbers go through 20 layers of random weights that make them a little larger, with and without a norm.
 void drift(const std::string& folder) {
   constexpr int64_t kWidth = 64;
-  std::array<lessons::Curve, 2> curves = {{{.name = "without a norm", .points = {}, .colour = lessons::Colour::two},
-                                           {.name = "with a norm", .points = {}, .colour = lessons::Colour::one}}};
+  std::array<lessons::Curve, 2> curves = {{{.name = "without a norm", .points = {}, .color = lessons::Color::two},
+                                           {.name = "with a norm", .points = {}, .color = lessons::Color::one}}};
   for (const bool with_norm : {false, true}) {
     Generator generator(1);
     Row x = randn({kWidth}, {.dtype = DType::float64}, generator).to_vector<double>();
@@ -64,7 +64,7 @@ void drift(const std::string& folder) {
           y[i] += 0.2 * weight[i * x.size() + j] * x[j];
         }
       }
-      x = with_norm ? normalised(y, 1e-5) : y;
+      x = with_norm ? normalized(y, 1e-5) : y;
       const double spread = std::sqrt(var_of(x, mean_of(x)));
       curves[with_norm ? 1 : 0].points.emplace_back(layer, spread);
       if (layer % 5 == 0) {
@@ -78,9 +78,9 @@ void drift(const std::string& folder) {
       .save(folder, "drift");
 }
 
-/// Two images of four channels, a cell for each channel of each image: its number and colour are those of its set.
+/// Two images of four channels, a cell for each channel of each image: its number and color are those of its set.
 void sets(const std::string& folder) {
-  using lessons::Colour;
+  using lessons::Color;
   const Sizes sizes{2, 4, 3, 5};
   const std::vector<std::pair<std::string, NormSpec>> norms = {
       {"batch norm", {.reduce = {0, 2, 3}}},
@@ -102,7 +102,7 @@ void sets(const std::string& folder) {
       if (element % 15 == 0) {  // a cell has 15 elements, all of one set
         const double x = left + 40 * static_cast<double>(element / 15 % 4);
         const double y = top + 10 + 40 * static_cast<double>(element / 60);
-        picture.box(x, y, 38, 38, static_cast<Colour>(3 + set % 6), true, fmt::format("{}", set + 1));
+        picture.box(x, y, 38, 38, static_cast<Color>(3 + set % 6), true, fmt::format("{}", set + 1));
       }
     });
   }
@@ -121,21 +121,21 @@ int main(int argc, char** argv) {
   print("mean", {mean});
   print("var", {var});
   print("rstd", {1 / std::sqrt(var)});
-  print("xhat", normalised(x, 0));
+  print("xhat", normalized(x, 0));
 
   const Row weight = {2, 2, 2, 1, 1};
   const Row bias = {10, 10, 10, 0, 0};
   Row y;
   for (size_t i = 0; i < x.size(); ++i) {
-    y.push_back(normalised(x, 0)[i] * weight[i] + bias[i]);
+    y.push_back(normalized(x, 0)[i] * weight[i] + bias[i]);
   }
   print("weight", weight);
   print("bias", bias);
   print("y", y);
 
-  const double without_eps = normalised({2, 2, 2}, 0)[0];
+  const double without_eps = normalized({2, 2, 2}, 0)[0];
   fmt::print("\nall elements 2, eps 0:    xhat is {}\n", std::isnan(without_eps) ? "not a number" : "a number");
-  fmt::print("all elements 2, eps 1e-5: xhat is {:g}\n", normalised({2, 2, 2}, 1e-5)[0]);
+  fmt::print("all elements 2, eps 1e-5: xhat is {:g}\n", normalized({2, 2, 2}, 1e-5)[0]);
   fmt::print("var 1e-6, eps 1e-5 inside the root:  rstd {:.1f}\n", 1 / std::sqrt(1e-6 + 1e-5));
   fmt::print("var 1e-6, eps 1e-5 outside the root: rstd {:.1f}\n\n", 1 / (std::sqrt(1e-6) + 1e-5));
 

@@ -11,7 +11,7 @@ def var_of(x):
     mean = mean_of(x)
     return mean_of([(value - mean) ** 2 for value in x])
 
-def normalised(x, eps):
+def normalized(x, eps):
     mean = mean_of(x)
     rstd = 1 / math.sqrt(var_of(x) + eps)
     return [(value - mean) * rstd for value in x]
@@ -24,14 +24,14 @@ show("x", x)
 show("mean", [mean_of(x)])
 show("var", [var_of(x)])
 show("rstd", [1 / math.sqrt(var_of(x))])
-show("xhat", normalised(x, 0))
+show("xhat", normalized(x, 0))
 
 # %% text
 weight = [2, 2, 2, 1, 1]
 bias = [10, 10, 10, 0, 0]
 show("weight", weight)
 show("bias", bias)
-show("y", [xhat * w + b for xhat, w, b in zip(normalised(x, 0), weight, bias)])
+show("y", [xhat * w + b for xhat, w, b in zip(normalized(x, 0), weight, bias)])
 
 # %% text
 import norma
@@ -58,7 +58,7 @@ def drift(with_norm):
     for layer in range(1, 21):
         x = 0.2 * norma.randn([64, 64], dtype=norma.float64) @ x
         if with_norm:
-            x = norma.tensor(normalised(x.reshape([64]).tolist(), 1e-5), dtype=norma.float64).reshape([64, 1])
+            x = norma.tensor(normalized(x.reshape([64]).tolist(), 1e-5), dtype=norma.float64).reshape([64, 1])
         if layer % 5 == 0:
             deviation = math.sqrt(var_of(x.reshape([64]).tolist()))
             print(f"{'with' if with_norm else 'without':<7} norm, layer {layer:2}: deviation {deviation:6.1f}")

@@ -79,17 +79,17 @@ void draw_terms(const Terms& terms, const std::vector<double>& sum, std::string_
   const Tensor bars[] = {terms.own, terms.mean, terms.spread};
   for (size_t i = 0; i < sum.size(); ++i) {
     double left = 30 + 66 * static_cast<double>(i);
-    picture.line(left, kZero - sum[i] * kUnit, left + 54, kZero - sum[i] * kUnit, lessons::Colour::ink, 2.5);
+    picture.line(left, kZero - sum[i] * kUnit, left + 54, kZero - sum[i] * kUnit, lessons::Color::ink, 2.5);
     picture.text(left + 27, 200, fmt::format("dx[{}]", i), {.anchor = "middle"});
     for (size_t bar = 0; bar < 3; ++bar, left += 18.5) {
       const double height = bars[bar].to_vector<double>()[i] * kUnit;
-      picture.box(left, kZero - std::max(height, 0.0), 17, std::abs(height), static_cast<lessons::Colour>(bar + 3));
+      picture.box(left, kZero - std::max(height, 0.0), 17, std::abs(height), static_cast<lessons::Color>(bar + 3));
     }
   }
-  picture.line(24, kZero, 356, kZero, lessons::Colour::faint);
-  picture.text(30, 222, "own", {.colour = lessons::Colour::one});
-  picture.text(80, 222, "mean", {.colour = lessons::Colour::two});
-  picture.text(140, 222, "spread", {.colour = lessons::Colour::three});
+  picture.line(24, kZero, 356, kZero, lessons::Color::faint);
+  picture.text(30, 222, "own", {.color = lessons::Color::one});
+  picture.text(80, 222, "mean", {.color = lessons::Color::two});
+  picture.text(140, 222, "spread", {.color = lessons::Color::three});
   picture.text(356, 222, "line: their sum, dx", {.anchor = "end"});
   picture.save(folder, "terms");
 }
@@ -122,7 +122,7 @@ int main(int argc, char** argv) {
     const Tensor target = 2.0 * randn({4, 8}, kFloat64, random) + 1.0;
     const GradcheckResult checked = gradcheck([&](const Tensors& in) { return Tensors{norm(in[0], left_out)}; },
                                               {x_now.detach().set_requires_grad()});
-    lessons::Curve of_means{.name = std::string(left_out), .colour = static_cast<lessons::Colour>(means.size() + 3)};
+    lessons::Curve of_means{.name = std::string(left_out), .color = static_cast<lessons::Color>(means.size() + 3)};
     lessons::Curve of_deviations = of_means;
     Tensor loss;
     for (int step = 0; step <= 200; ++step) {

@@ -124,8 +124,8 @@ int main(int argc, char** argv) {
     fmt::print("behind {} the next bfloat16 is {}\n", value, static_cast<float>(next(static_cast<float>(value))));
   }
 
-  lessons::Curve measured{.name = "E[x²] - E[x]²", .points = {}, .colour = lessons::Colour::two};
-  lessons::Curve law{.name = "law", .points = {}, .colour = lessons::Colour::one};
+  lessons::Curve measured{.name = "E[x²] - E[x]²", .points = {}, .color = lessons::Color::two};
+  lessons::Curve law{.name = "law", .points = {}, .color = lessons::Color::one};
   for (double offset = 1; offset < 2e5; offset *= std::sqrt(10.0)) {
     const std::vector<float> x = numbers_around(offset);
     const double right = true_variance(x);

@@ -47,14 +47,14 @@ void draw_butterfly(const std::vector<float>& x, const std::vector<float>& steps
     for (size_t lane = 0; lane < 8; ++lane) {
       const double left = 6 + 44 * static_cast<double>(lane);
       const float value = step == 0 ? x[lane] : steps[(step - 1) * 32 + lane];
-      picture.box(left, y - 14, 36, 24, lessons::Colour::one, step == 3, fmt::format("{:g}", value));
+      picture.box(left, y - 14, 36, 24, lessons::Color::one, step == 3, fmt::format("{:g}", value));
       if (step > 0) {
         const double from = 6 + 44 * static_cast<double>(lane ^ (1U << (step - 1)));
-        picture.arrow(from + 18, y - 56, left + 18, y - 15, lessons::Colour::two);
+        picture.arrow(from + 18, y - 56, left + 18, y - 15, lessons::Color::two);
       }
       if (step == 0) {
         picture.text(left + 18, 14, fmt::format("lane {}", lane),
-                     {.colour = lessons::Colour::faint, .size = 11, .anchor = "middle"});
+                     {.color = lessons::Color::faint, .size = 11, .anchor = "middle"});
       }
     }
   }

@@ -50,20 +50,20 @@ void draw_intervals(std::string_view folder) {
   Generator chance(11);
   constexpr double kZero = 180;
   constexpr double kPoint = 28;
-  picture.line(kZero, 10, kZero, 300, lessons::Colour::ink);
+  picture.line(kZero, 10, kZero, 300, lessons::Color::ink);
   for (int row = 0; row < 20; ++row) {
     const std::vector<double> reference = accuracies(85, 3, chance);
     const Differences differences = differences_of(accuracies(85, 3, chance), reference);
     const Interval interval = interval_of(differences);
     const auto at = [](double points) { return std::clamp(kZero + points * kPoint, 2.0, 358.0); };
-    const auto colour = interval_leaves_out_0(differences) ? lessons::Colour::two : lessons::Colour::one;
+    const auto color = interval_leaves_out_0(differences) ? lessons::Color::two : lessons::Color::one;
     const double y = 18 + 14 * row;
-    picture.line(at(interval.low), y, at(interval.high), y, colour, 3);
-    picture.dot(at(differences.mean), y, 4, colour);
+    picture.line(at(interval.low), y, at(interval.high), y, color, 3);
+    picture.dot(at(differences.mean), y, 4, color);
   }
   picture.text(kZero, 320, "0", {.anchor = "middle"});
-  picture.text(4, 320, "worse", {.colour = lessons::Colour::faint});
-  picture.text(356, 320, "better", {.colour = lessons::Colour::faint, .anchor = "end"});
+  picture.text(4, 320, "worse", {.color = lessons::Color::faint});
+  picture.text(356, 320, "better", {.color = lessons::Color::faint, .anchor = "end"});
   picture.save(folder, "intervals");
 }
 

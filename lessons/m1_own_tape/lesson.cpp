@@ -13,13 +13,13 @@
 namespace {
 
 void draw(const std::vector<int64_t>& sizes, const std::string& folder) {
-  using lessons::Colour;
+  using lessons::Color;
   lessons::Picture picture(110, "The network",
                            "784 pixels, 128 numbers, 64 numbers, 10 scores, with a layer between each");
   const std::vector<std::string> names = {"pixels", "numbers", "numbers", "scores"};
   for (size_t i = 0; i < sizes.size(); ++i) {
     const double x = 4 + 92 * static_cast<double>(i);
-    picture.box(x, 26, 60, 40, i == 0 ? Colour::three : Colour::one, true, fmt::format("{}", sizes[i]));
+    picture.box(x, 26, 60, 40, i == 0 ? Color::three : Color::one, true, fmt::format("{}", sizes[i]));
     picture.text(x + 30, 84, names[i], {.anchor = "middle"});
     if (i > 0) {
       picture.arrow(x - 31, 46, x - 1, 46);

@@ -4,7 +4,7 @@
 
 #include <span>
 
-// The three parts of your norm. It normalises each image as a whole: n = C · H · W numbers share one mean and one rstd.
+// The three parts of your norm. It normalizes each image as a whole: n = C · H · W numbers share one mean and one rstd.
 //
 //   y = xhat * weight + bias,  xhat = (x - mean) * rstd,  rstd = 1 / sqrt(var + kEps)
 //

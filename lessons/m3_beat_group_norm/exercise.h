@@ -7,7 +7,7 @@
 // A norm of your own design, and the verdict on it.
 
 /// Gap 1: which numbers share a mean and a deviation, for inputs (N, C, H, W) with C = `channels`, and how weight and
-/// bias vary. Each image must be normalised on its own: `reduce` must not have axis 0.
+/// bias vary. Each image must be normalized on its own: `reduce` must not have axis 0.
 norma::NormSpec my_sets(int64_t channels);
 
 /// Gap 2: the norm. x: (N, C, H, W); weight and bias: (C), 1 and 0 at first.

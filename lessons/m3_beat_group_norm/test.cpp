@@ -32,7 +32,7 @@ TEST_CASE("gap 1: each image has sets of its own") {
   const NormSpec spec = my_sets(16);
   CHECK_MESSAGE(!spec.reduce.contains(0),
                 "\n  reduce: axis 0 are the images of a batch. They must not share statistics.");
-  CHECK_MESSAGE(spec.reduce.size() > 0, "\n  reduce: expected at least one axis, or nothing is normalised");
+  CHECK_MESSAGE(spec.reduce.size() > 0, "\n  reduce: expected at least one axis, or nothing is normalized");
   CHECK_MESSAGE(spec.affine == Axes{1}, "\n  affine: expected {1}, a weight and a bias for each channel");
 }
 

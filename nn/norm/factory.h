@@ -48,7 +48,7 @@ struct NormDefinition {
   std::function<std::shared_ptr<Module>(const NormChoice& choice, int64_t channels)> make;
   std::vector<std::string> options = {};  ///< names allowed in brackets
   bool takes_groups = false;              ///< ":32" and "/8" are allowed
-  /// Statistics are taken over the pixels of one channel of one image, so one pixel leaves nothing to normalise.
+  /// Statistics are taken over the pixels of one channel of one image, so one pixel leaves nothing to normalize.
   /// Networks then put layer2d behind global pooling.
   bool needs_pixels = false;
   /// The layer makes its parameters in its first forward pass, when it sees the size of images. Pass one image through

@@ -70,7 +70,7 @@ class Norm : public Module {
 /// As Norm::weight_is_factor(); true for a module that is no Norm.
 bool weight_is_factor(const Module& norm);
 
-/// Takes the place of a norm and normalises nothing: only the residual and the activation act on its input.
+/// Takes the place of a norm and normalizes nothing: only the residual and the activation act on its input.
 class NoNorm : public Norm {
  public:
   explicit NoNorm(int64_t channels);

@@ -43,8 +43,8 @@ ScaledByLargest scaled_by_largest(const Tensor& x, const Axes& axes, const Reduc
   return {div(x, clamp(largest, kLeast, std::numeric_limits<double>::infinity())), largest};
 }
 
-Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
-  constexpr std::string_view op = "clip_gradients_by_norm";
+Tensor clip_grad_norm_(const Tensors& parameters, double max_norm) {
+  constexpr std::string_view op = "clip_grad_norm_";
   const OpPassGuard pass(OpPass::optimizer);
   check(max_norm > 0, op, "max_norm: expected a positive number, got {}", max_norm);
   const Tensors gradients = gradients_of(parameters);
@@ -56,15 +56,15 @@ Tensor clip_gradients_by_norm(const Tensors& parameters, double max_norm) {
   return select(clipping, 0, 0);
 }
 
-void clip_gradients_by_value(const Tensors& parameters, double limit) {
-  constexpr std::string_view op = "clip_gradients_by_value";
+void clip_grad_value_(const Tensors& parameters, double limit) {
+  constexpr std::string_view op = "clip_grad_value_";
   const OpPassGuard pass(OpPass::optimizer);
   check(limit >= 0, op, "limit: expected a number >= 0, got {}", limit);
   cut_off_in_place(op, gradients_of(parameters), limit);
 }
 
-void clip_gradients_adaptively(const Tensors& parameters, const AdaptiveClipOptions& options) {
-  constexpr std::string_view op = "clip_gradients_adaptively";
+void adaptive_clip_grad(const Tensors& parameters, const AdaptiveClipOptions& options) {
+  constexpr std::string_view op = "adaptive_clip_grad";
   const NoGradGuard no_grad;
   const OpPassGuard pass(OpPass::optimizer);
   check(std::isfinite(options.factor) && options.factor > 0, op, "factor: expected a finite positive number, got {}",

@@ -25,7 +25,7 @@ class MapLayout {
   [[nodiscard]] Tensor in_order(const Tensor& x, DType dtype) const;
   /// A kernel's result in that order, with the strides that belong to the tensor.
   [[nodiscard]] Tensor copy_back(const Tensor& in_order) const;
-  /// An uninitialised tensor in the order of the kernels.
+  /// An uninitialized tensor in the order of the kernels.
   [[nodiscard]] Tensor empty(DType dtype, Device device) const;
 
  private:

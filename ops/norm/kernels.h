@@ -154,7 +154,7 @@ struct SharedArrays {
 
 template <class S, class T = compute_t<S>>
 struct ForwardArrays : SharedArrays<S, T> {
-  /// Without them normalise_rows<float, 8, false, true> takes 154 registers for 109 (nvcc 13, sm_90), and most others
+  /// Without them normalize_rows<float, 8, false, true> takes 154 registers for 109 (nvcc 13, sm_90), and most others
   /// of its kind take more: cuda_resources.txt has the counts.
   const void* unused[2] = {};
   S* y;

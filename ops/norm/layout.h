@@ -46,7 +46,7 @@ bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
 /// The sizes of a tensor with one number per set: reduced axes have size 1.
 Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec);
 
-/// One axis of the memory of a tensor that is being normalised. In a spec with groups, axis 1 is two of them: the
+/// One axis of the memory of a tensor that is being normalized. In a spec with groups, axis 1 is two of them: the
 /// groups, and the channels of a group.
 struct MemoryAxis {
   int64_t size;
@@ -73,7 +73,7 @@ class NormLayout {
   [[nodiscard]] Tensor in_order(const Tensor& x) const;
   /// x's elements as a view in the order of the walk, whatever the strides.
   [[nodiscard]] Tensor view_in_order(const Tensor& x) const;
-  /// The place for a kernel's output: that view of x if it is dense, else an uninitialised tensor for copy_back().
+  /// The place for a kernel's output: that view of x if it is dense, else an uninitialized tensor for copy_back().
   [[nodiscard]] Tensor writable_in_order(const Tensor& x) const;
   /// Copies to x what a kernel wrote to writable_in_order(x), unless that was x's own memory.
   void copy_back(const Tensor& in_order, const Tensor& x) const;

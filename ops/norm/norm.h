@@ -9,7 +9,7 @@
 namespace norma {
 
 // Every norm is one op, and all share these rules:
-//  - the biased variance normalises; the unbiased variance goes into running statistics;
+//  - the biased variance normalizes; the unbiased variance goes into running statistics;
 //  - running = (1 - momentum) * running + momentum * batch, as in PyTorch. In Keras, Flax (both 0.99 by default) and
 //    Paddle (0.9) momentum is the share of the old statistics: 1 - ours;
 //  - eps stands inside the root; statistics are float32 or wider;
@@ -28,7 +28,7 @@ struct NormStatistics {
   Tensor var;   ///< biased unless the spec has a correction; the mean square for Centring::none
 };
 
-/// Normalises x by statistics taken from x itself. weight and bias: sizes of x along spec.affine, or undefined.
+/// Normalizes x by statistics taken from x itself. weight and bias: sizes of x along spec.affine, or undefined.
 /// `statistics`, if given, receives mean and variance (off the tape).
 /// Throws Error for axes out of range or repeated, groups that do not divide axis 1, eps below 0, a correction that
 /// leaves no degree of freedom, and misshapen weight or bias.
@@ -80,7 +80,7 @@ struct BatchNormOptions {
 };
 /// Batch norm (Ioffe and Szegedy, 2015). x: (N, C, …), rank 2 to 5; statistics of each channel over all other axes.
 /// weight, bias, running_mean, running_var: (C) or undefined. Training updates the running statistics in place, but an
-/// empty batch leaves them alone; evaluation normalises with them, or with batch statistics if both are undefined.
+/// empty batch leaves them alone; evaluation normalizes with them, or with batch statistics if both are undefined.
 /// Throws Error where batch statistics are taken over a single value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight = {},
                   const Tensor& bias = {}, const BatchNormOptions& options = {}, const ActOptions& then = {});
@@ -174,8 +174,8 @@ struct TrackedInstanceNormOptions {
   double eps = 1e-5;
   Statistics statistics = Statistics::stable;
 };
-/// Instance norm with running statistics, as in PyTorch. Training normalises with the images' own statistics, and
-/// updates the running ones with their average over the batch (the unbiased variance). Evaluation normalises with the
+/// Instance norm with running statistics, as in PyTorch. Training normalizes with the images' own statistics, and
+/// updates the running ones with their average over the batch (the unbiased variance). Evaluation normalizes with the
 /// running ones.
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, const TrackedInstanceNormOptions& options, const ActOptions& then = {});
@@ -183,7 +183,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
 struct StandardizeWeightOptions {
   double eps = 1e-6;  ///< timm's; BiT's code has 1e-10
   Statistics statistics = Statistics::stable;
-  /// "Scaled weight standardisation" (Brock, De and Smith, 2021): also multiplies each output channel by gamma /
+  /// "Scaled weight standardization" (Brock, De and Smith, 2021): also multiplies each output channel by gamma /
   /// sqrt(fan-in) * gain, which keeps the deviation of activations without a norm. gamma makes up for the nonlinearity
   /// in front: 1.7139588594436646 for relu.
   std::optional<double> gamma = {};

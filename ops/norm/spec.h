@@ -37,7 +37,7 @@ enum class Centring : uint8_t {
   deviation,  ///< y = x / sqrt(var + eps): the deviation is taken about the mean, but nothing is subtracted
 };
 
-/// A normalisation: y = (x - mean) / sqrt(var + eps) * weight + bias, or as `centring` says.
+/// A normalization: y = (x - mean) / sqrt(var + eps) * weight + bias, or as `centring` says.
 struct NormSpec {
   Axes reduce = {};    ///< axes the statistics are taken over, sorted
   Axes affine = {};    ///< axes along which weight and bias vary, sorted; empty: no affine

@@ -55,7 +55,7 @@ Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes);
 /// is channels_last, NCHW + NHWC contiguous, and a (1, C, 1, 1) operand or a scalar decides nothing.
 Strides result_strides(const Sizes& sizes, const Tensors& operands);
 
-/// An uninitialised tensor with result_strides, on the device of the first operand.
+/// An uninitialized tensor with result_strides, on the device of the first operand.
 Tensor empty_for(const Sizes& sizes, DType dtype, const Tensors& operands);
 
 }  // namespace norma::pointwise

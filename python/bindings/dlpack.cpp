@@ -103,7 +103,7 @@ Tensor copy_of_array(const nb::object& x, std::optional<DType> dtype) {
 
 void add_dlpack(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def(
-      "from_dlpack", &from_dlpack_object, nb::arg("x"),
+      "from_dlpack", &from_dlpack_object, nb::arg("ext_tensor"),
       "A tensor on the memory of an array of NumPy, PyTorch, JAX, … without a copy. Changes that the other side makes "
       "are seen, but not counted: call bump_version() after one.");
   tensor

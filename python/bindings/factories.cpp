@@ -138,11 +138,11 @@ void add_factories(nb::module_& m) {
       "randint", [](int64_t low, int64_t high, const Sizes& shape) { return randint(low, high, shape); },
       nb::arg("low"), nb::arg("high"), nb::arg("size"), doc("randint"));
   m.def(
-      "zeros_like", [](const Tensor& x) { return zeros_like(x); }, nb::arg("x"));
+      "zeros_like", [](const Tensor& x) { return zeros_like(x); }, nb::arg("input"));
   m.def(
-      "ones_like", [](const Tensor& x) { return ones_like(x); }, nb::arg("x"));
+      "ones_like", [](const Tensor& x) { return ones_like(x); }, nb::arg("input"));
   m.def(
-      "empty_like", [](const Tensor& x) { return empty_like(x); }, nb::arg("x"), doc("empty_like"));
+      "empty_like", [](const Tensor& x) { return empty_like(x); }, nb::arg("input"), doc("empty_like"));
   m.def(
       "default_device", [] { return to_string(default_device()); }, doc("default_device"));
   m.def(

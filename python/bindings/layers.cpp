@@ -34,7 +34,7 @@ void add_norm_layers(nb::module_& m) {
       [](Norm& self, const Tensor& x, const std::string& activation, const Optional& residual) {
         return self.forward_act(x, then(activation, residual));
       },
-      nb::arg("x"), nb::kw_only(), nb::arg("activation") = "identity", nb::arg("residual") = nb::none(), Released(),
+      nb::arg("input"), nb::kw_only(), nb::arg("activation") = "identity", nb::arg("residual") = nb::none(), Released(),
       "activation(norm(x) + residual) in one op.");
   nb::class_<BatchNorm2d, Norm>(m, "BatchNorm2d", doc("BatchNorm2d"))
       .def(

@@ -28,14 +28,14 @@ void add_layers_ops(nb::module_& m) {
       [](const Tensor& x, const Tensor& weight, const Optional& bias) {
         return linear(x, weight, tensor_or_none(bias));
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), Released(), doc("linear"));
+      nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(), Released(), doc("linear"));
   m.def(
       "conv2d",
       [](const Tensor& x, const Tensor& weight, const Optional& bias, const PairArgument& stride,
          const PairArgument& padding, const PairArgument& dilation, int64_t groups) {
         return conv2d(x, weight, tensor_or_none(bias), geometry(stride, padding, dilation, groups));
       },
-      nb::arg("x"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("stride") = 1,
+      nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("stride") = 1,
       nb::arg("padding") = 0, nb::arg("dilation") = 1, nb::arg("groups") = 1, Released(), doc("conv2d"));
   const auto pool = [&](const char* name, Tensor (*f)(const Tensor&, const Pool2dOptions&)) {
     m.def(
@@ -47,20 +47,20 @@ void add_layers_ops(nb::module_& m) {
                        .padding = pair_of(padding),
                        .ceil_mode = ceil_mode});
         },
-        nb::arg("x"), nb::arg("kernel_size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
+        nb::arg("input"), nb::arg("kernel_size") = 2, nb::kw_only(), nb::arg("stride") = 0, nb::arg("padding") = 0,
         nb::arg("ceil_mode") = false, Released(), doc(name));
   };
   pool("max_pool2d", &max_pool2d);
   pool("avg_pool2d", &avg_pool2d);
   m.def(
       "adaptive_avg_pool2d",
-      [](const Tensor& x, const PairArgument& output) { return adaptive_avg_pool2d(x, pair_of(output)); }, nb::arg("x"),
-      nb::arg("output_size"), Released(), doc("adaptive_avg_pool2d"));
+      [](const Tensor& x, const PairArgument& output) { return adaptive_avg_pool2d(x, pair_of(output)); },
+      nb::arg("input"), nb::arg("output_size"), Released(), doc("adaptive_avg_pool2d"));
   m.def(
-      "dropout", [](const Tensor& x, double rate) { return dropout(x, rate, true); }, nb::arg("x"), nb::arg("p") = 0.5,
-      Released(), doc("dropout"));
-  m.def("softmax", &softmax, nb::arg("x"), nb::arg("dim") = -1, Released(), doc("softmax"));
-  m.def("log_softmax", &log_softmax, nb::arg("x"), nb::arg("dim") = -1, Released(), doc("log_softmax"));
+      "dropout", [](const Tensor& x, double rate) { return dropout(x, rate, true); }, nb::arg("input"),
+      nb::arg("p") = 0.5, Released(), doc("dropout"));
+  m.def("softmax", &softmax, nb::arg("input"), nb::arg("dim") = -1, Released(), doc("softmax"));
+  m.def("log_softmax", &log_softmax, nb::arg("input"), nb::arg("dim") = -1, Released(), doc("log_softmax"));
   m.def(
       "cross_entropy",
       [](const Tensor& logits, const Tensor& target, double label_smoothing, const std::string& reduction,

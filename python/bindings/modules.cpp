@@ -140,7 +140,7 @@ void add_modules(nb::module_& m) {
                                               doc("Module"));
   module.def(nb::init<>())
       .def(
-          "__call__", [](nn::Module& self, const Tensor& x) { return self(x); }, nb::arg("x"), Released())
+          "__call__", [](nn::Module& self, const Tensor& x) { return self(x); }, nb::arg("input"), Released())
       .def(
           "forward",
           [](nn::Module& self, const Tensor& x) {
@@ -150,7 +150,7 @@ void add_modules(nb::module_& m) {
             }
             return self.forward(x);
           },
-          nb::arg("x"), Released())
+          nb::arg("input"), Released())
       .def(
           "register_forward_hook",
           [](const nb::object& self, std::function<void(const nb::object&, const Tensor&, const Tensor&)> hook) {
@@ -171,13 +171,13 @@ void add_modules(nb::module_& m) {
           [](nn::Module& self, const std::string& name, const Tensor& x) {
             return (self.*(&Publicist::register_parameter))(name, x);
           },
-          nb::arg("name"), nb::arg("x"), doc("register_parameter"))
+          nb::arg("name"), nb::arg("param"), doc("register_parameter"))
       .def(
           "register_buffer",
           [](nn::Module& self, const std::string& name, const Tensor& x) {
             return (self.*(&Publicist::register_buffer))(name, x);
           },
-          nb::arg("name"), nb::arg("x"))
+          nb::arg("name"), nb::arg("tensor"))
       .def(
           "register_module",
           [](nn::Module& self, const std::string& name, const std::shared_ptr<nn::Module>& child) {

@@ -87,8 +87,8 @@ void add_optimizers(nb::module_& m) {
     return one_cycle_schedule(
         {.steps = steps, .pct_start = pct_start, .div_factor = div_factor, .final_div_factor = final_div_factor});
   });
-  m.def("clip_gradients_by_norm", &clip_gradients_by_norm, nb::arg("parameters"), nb::arg("max_norm"), Released(),
-        doc("clip_gradients_by_norm"));
+  m.def("clip_grad_norm_", &clip_grad_norm_, nb::arg("parameters"), nb::arg("max_norm"), Released(),
+        doc("clip_grad_norm_"));
 }
 
 }  // namespace norma::python

@@ -122,7 +122,7 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
   m.def("maximum", &maximum, nb::arg("input"), nb::arg("other"), Released(), doc("maximum"));
   m.def("where", &where, nb::arg("condition"), nb::arg("input"), nb::arg("other"), Released(), doc("where"));
   const auto unary = [&](const char* name, Tensor (*f)(const Tensor&)) {
-    m.def(name, f, nb::arg("x"), Released(), doc(name));
+    m.def(name, f, nb::arg("input"), Released(), doc(name));
     tensor.def(name, f, Released(), doc(name));
   };
   unary("neg", &neg);
@@ -143,8 +143,8 @@ void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor) {
             x, value_named<GeluApproximation>("gelu", "approximate", approximate,
                                               {{"none", GeluApproximation::none}, {"tanh", GeluApproximation::tanh}}));
       },
-      nb::arg("x"), nb::arg("approximate") = "none", Released(), doc("gelu"));
-  m.def("clamp", &clamp, nb::arg("x"), nb::arg("min"), nb::arg("max"), Released(), doc("clamp"));
+      nb::arg("input"), nb::arg("approximate") = "none", Released(), doc("gelu"));
+  m.def("clamp", &clamp, nb::arg("input"), nb::arg("min"), nb::arg("max"), Released(), doc("clamp"));
   // In place.
   const auto in_place = [&](const char* name, auto f) {
     tensor.def(

@@ -17,7 +17,7 @@ using Reduce = Tensor (*)(const Tensor&, const Axes&, const ReduceOptions&);
 /// f is a function of the module and a method of tensors.
 template <class F, class... Extra>
 void add_both(nb::module_& m, nb::class_<Tensor>& tensor, const char* name, F f, const Extra&... extra) {
-  m.def(name, f, nb::arg("x"), extra..., Released(), doc(name));
+  m.def(name, f, nb::arg("input"), extra..., Released(), doc(name));
   tensor.def(name, f, extra..., Released(), doc(name));
 }
 
@@ -28,7 +28,7 @@ Sizes sizes_in(const nb::args& numbers) {
 
 void add_views(nb::module_& m, nb::class_<Tensor>& tensor) {
   const auto of_numbers = [&]<class F>(const char* name, const char* argument, F f) {
-    m.def(name, f, nb::arg("x"), nb::arg(argument), Released(), doc(name));
+    m.def(name, f, nb::arg("input"), nb::arg(argument), Released(), doc(name));
     const std::string signature =
         fmt::format("def {}(self, *{}: int | collections.abc.Sequence[int]) -> Tensor", name, argument);
     tensor.def(
@@ -88,11 +88,12 @@ void add_shapes(nb::module_& m, nb::class_<Tensor>& tensor) {
   add_views(m, tensor);
   add_reductions(m, tensor);
   m.def(
-      "clone", [](const Tensor& x) { return clone(x); }, nb::arg("x"), Released(), doc("clone"));
+      "clone", [](const Tensor& x) { return clone(x); }, nb::arg("input"), Released(), doc("clone"));
   m.def("cat", &cat, nb::arg("tensors"), nb::arg("dim") = 0, Released(), doc("cat"));
   m.def("stack", &stack, nb::arg("tensors"), nb::arg("dim") = 0, Released(), doc("stack"));
-  m.def("index_select", &index_select, nb::arg("x"), nb::arg("dim"), nb::arg("index"), Released(), doc("index_select"));
-  m.def("gather_rows", &gather_rows, nb::arg("x"), nb::arg("index"), Released(), doc("gather_rows"));
+  m.def("index_select", &index_select, nb::arg("input"), nb::arg("dim"), nb::arg("index"), Released(),
+        doc("index_select"));
+  m.def("gather_rows", &gather_rows, nb::arg("input"), nb::arg("index"), Released(), doc("gather_rows"));
   m.def(
       "pad",
       [](const Tensor& x, const Sizes& before, const Sizes& after, double value, const std::string& mode) {
@@ -103,7 +104,7 @@ void add_shapes(nb::module_& m, nb::class_<Tensor>& tensor) {
                                                {"circular", PadMode::circular}});
         return how == PadMode::constant ? pad(x, before, after, value) : pad(x, before, after, how);
       },
-      nb::arg("x"), nb::arg("before"), nb::arg("after"), nb::arg("value") = 0.0, nb::arg("mode") = "constant",
+      nb::arg("input"), nb::arg("before"), nb::arg("after"), nb::arg("value") = 0.0, nb::arg("mode") = "constant",
       Released(), doc("pad"));
   m.def("matmul", &matmul, nb::arg("input"), nb::arg("other"), Released(), doc("matmul"));
   tensor.def("__matmul__", &matmul, nb::is_operator(), Released());

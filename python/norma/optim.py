@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from norma._norma import (
-    SGD, AdamW, Lamb, Muon, Optimizer, _cosine_schedule, _one_cycle_schedule, clip_gradients_by_norm)
+    SGD, AdamW, Lamb, Muon, Optimizer, _cosine_schedule, _one_cycle_schedule, clip_grad_norm_)
 
 __all__ = ["AdamW", "CosineAnnealingLR", "Lamb", "LambdaLR", "Muon", "OneCycleLR", "Optimizer", "SGD",
-           "clip_gradients_by_norm"]
+           "clip_grad_norm_"]
 
 
 class LambdaLR:

@@ -147,9 +147,9 @@ class Report:
         browser = self.browser
         browser.open(self.file, 800, dark=True)
         browser.media(dark=True, kind="print")
-        colour = browser.evaluate("getComputedStyle(document.body).backgroundColor")
-        if colour != "rgb(255, 255, 255)":
-            self.fault("print", f"the paper is {colour}")
+        color = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+        if color != "rgb(255, 255, 255)":
+            self.fault("print", f"the paper is {color}")
         for text in browser.evaluate(TEXTS)[:10]:
             self.fault("print", text)
         browser.print_to(self.pictures / f"{self.name}.pdf")

@@ -62,7 +62,7 @@ void sum_without_barrier(double* to) {
   to[thread()] = total;
 }
 
-void read_uninitialised(double* to) {
+void read_uninitialized(double* to) {
   *to = shared_memory<double>()[thread()];
 }
 void leave_before_barrier(int threads_that_stay) {
@@ -113,7 +113,7 @@ TEST_CASE("emulated launch: shuffles and barriers hold in any order of lanes and
   }
 }
 
-TEST_CASE("emulated launch: a missing barrier and uninitialised shared memory show as NaN") {
+TEST_CASE("emulated launch: a missing barrier and uninitialized shared memory show as NaN") {
   std::vector<double> totals(64);
   launch(1, 64, 64 * sizeof(double), current_stream(), sum_without_barrier, totals.data());
   CHECK(std::isnan(totals[0]));
@@ -122,7 +122,7 @@ TEST_CASE("emulated launch: a missing barrier and uninitialised shared memory sh
   launch(1, 64, 64 * sizeof(double), current_stream(), sum_without_barrier, totals.data());
   CHECK(std::isnan(totals[63]));
   double value = 0;
-  launch(1, 32, 32 * sizeof(double), current_stream(), read_uninitialised, &value);
+  launch(1, 32, 32 * sizeof(double), current_stream(), read_uninitialized, &value);
   CHECK(std::isnan(value));
 }
 

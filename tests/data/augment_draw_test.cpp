@@ -1,6 +1,6 @@
 #include "core/random.h"
+#include "data/augment/color.h"
 #include "data/augment/color_jitter.h"
-#include "data/augment/colour.h"
 #include "data/augment/crop.h"
 #include "data/augment/random.h"
 #include "data/pictures.h"

@@ -1,5 +1,5 @@
 #include "core/factory.h"
-#include "data/augment/colour.h"
+#include "data/augment/color.h"
 #include "data/augment/geometry.h"
 #include "data/safetensors.h"
 #include "error_text.h"
@@ -37,7 +37,7 @@ Image flat(int64_t height, int64_t width, std::vector<uint8_t> pixel) {
 }
 
 using Numbers = std::vector<double>;
-using ColourOp = std::function<Image(const Image&, const Numbers&)>;
+using ColorOp = std::function<Image(const Image&, const Numbers&)>;
 using GeometryOp = std::function<Image(const Image&, const Numbers&, const AffineOptions&)>;
 
 template <Image (*op)(const Image&)>
@@ -53,7 +53,7 @@ Image moved(const Image& image, const Numbers& n, const AffineOptions& options) 
   return op(image, n.at(0), options);
 }
 
-const std::map<std::string, ColourOp> kColourOps = {
+const std::map<std::string, ColorOp> kColorOps = {
     {"invert", plain<invert>},
     {"autocontrast", plain<autocontrast>},
     {"equalize", plain<equalize>},
@@ -106,7 +106,7 @@ TEST_CASE("augment: the bytes of Pillow") {
                                    {.interpolation = kInterpolations.at(one.at("interpolation").get<std::string>()),
                                     .fill = {fill.at(0), fill.at(1), fill.at(2)}});
     } else {
-      result = kColourOps.at(op)(image, numbers);
+      result = kColorOps.at(op)(image, numbers);
     }
     const Image expected = image_of(file.find(std::to_string(i)));
     INFO("case ", i, ": ", one.dump());

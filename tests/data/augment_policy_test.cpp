@@ -1,4 +1,4 @@
-#include "data/augment/colour.h"
+#include "data/augment/color.h"
 #include "data/augment/policy.h"
 #include "data/pictures.h"
 #include "error_text.h"

@@ -27,7 +27,7 @@ std::string from_hex(const std::string& digits) {
 // Written by Pillow 13: Image.fromarray(a).save(file, "BMP") with a[y, x] = (90 x, 200 y, 128) of 2 x 3 pixels; with
 // putalpha(7); of mode P, [[0, 1, 2], [3, 2, 1]] with the palette (10, 20, 30), (40, 50, 60), …; and of mode 1,
 // [[0, 1, 0], [1, 1, 0]].
-const std::string kColour = from_hex(
+const std::string kColor = from_hex(
     "424d4e0000000000000036000000280000000300000002000000010018000000000018000000c40e0000c40e00000000"
     "00000000000080c80080c85a80c8b400000080000080005a8000b4000000");
 const std::string kTransparent = from_hex(
@@ -36,7 +36,7 @@ const std::string kTransparent = from_hex(
 const std::string kPalette = from_hex(
     "424d4e0000000000000046000000280000000300000002000000010008000000000008000000c40e0000c40e00000400"
     "0000040000001e140a003c3228005a504600786e64000302010000010200");
-const std::string kTwoColours = from_hex(
+const std::string kTwoColors = from_hex(
     "424d46000000000000003e000000280000000300000002000000010001000000000008000000c40e0000c40e00000200"
     "00000200000000000000ffffff00c000000040000000");
 
@@ -54,7 +54,7 @@ struct Header {
   int64_t compression = 0;
   int64_t size = 40;    ///< of the second header
   int64_t pixels = 54;  ///< where they begin
-  int64_t colours = 0;
+  int64_t colors = 0;
 };
 
 /// The headers of a BMP with these numbers, and what follows.
@@ -73,7 +73,7 @@ std::string bmp(const Header& header, const std::string& rest) {
     put(bytes, 26, 1, 2);
     put(bytes, 28, header.bits, 2);
     put(bytes, 30, header.compression, 4);
-    put(bytes, 46, header.colours, 4);
+    put(bytes, 46, header.colors, 4);
     put(bytes, 50, 0, 4);
   }
   return bytes + rest;
@@ -91,15 +91,15 @@ std::string error_in(const std::string& bytes) {
 
 }  // namespace
 
-TEST_CASE("bmp: what Pillow wrote, in colour and grey") {
-  const Bytes colour = {0, 0, 128, 90, 0, 128, 180, 0, 128, 0, 200, 128, 90, 200, 128, 180, 200, 128};
-  CHECK(pixels_of(kColour) == colour);
-  CHECK(pixels_of(kTransparent) == colour);
+TEST_CASE("bmp: what Pillow wrote, in color and grey") {
+  const Bytes color = {0, 0, 128, 90, 0, 128, 180, 0, 128, 0, 200, 128, 90, 200, 128, 180, 200, 128};
+  CHECK(pixels_of(kColor) == color);
+  CHECK(pixels_of(kTransparent) == color);
   CHECK(pixels_of(kPalette) == Bytes{10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 110, 120, 70, 80, 90, 40, 50, 60});
-  CHECK(pixels_of(kTwoColours, 1) == Bytes{0, 255, 0, 255, 255, 0});
+  CHECK(pixels_of(kTwoColors, 1) == Bytes{0, 255, 0, 255, 255, 0});
   CHECK(pixels_of(kPalette, 1)[0] == (10 * 77 + 20 * 150 + 30 * 29) / 256);
   const TemporaryFolder folder;
-  write_file(folder / "x.jpg", kColour);  // the name says nothing
+  write_file(folder / "x.jpg", kColor);  // the name says nothing
   const Image image = read_image(folder / "x.jpg");
   CHECK(image.height == 2);
   CHECK(image.width == 3);
@@ -133,13 +133,13 @@ TEST_CASE("bmp: cut off anywhere it is damaged, and never made up") {
   const std::string damaged = "image: x.bmp: damaged: ";
   // The bytes that fill up the last row, of 3 pixels, are no part of the image.
   for (const auto& [whole, filling] :
-       std::vector<std::pair<std::string, size_t>>{{kColour, 3}, {kTransparent, 0}, {kPalette, 1}, {kTwoColours, 3}}) {
+       std::vector<std::pair<std::string, size_t>>{{kColor, 3}, {kTransparent, 0}, {kPalette, 1}, {kTwoColors, 3}}) {
     for (size_t length = 19; length + filling < whole.size(); ++length) {
       CHECK_MESSAGE(error_in(whole.substr(0, length)).starts_with(damaged), length);
     }
     CHECK(pixels_of(whole.substr(0, whole.size() - filling)) == pixels_of(whole));
   }
-  CHECK(error_in(kColour.substr(0, kColour.size() - 4)) == damaged + "it ends early");
+  CHECK(error_in(kColor.substr(0, kColor.size() - 4)) == damaged + "it ends early");
   CHECK(error_in(bmp({.width = 100, .height = 100}, "")) == damaged + "it ends early");
 }
 
@@ -159,8 +159,8 @@ TEST_CASE("bmp: headers that make no sense") {
         "image: x.bmp: expected a BMP without compression, got one with number 1");
   CHECK(error_in(bmp({.bits = 16, .compression = 3, .pixels = 66}, from_hex("0500000000f800001f00000012"))) ==
         damaged + "expected a mask of bits in a row, got 0x5");
-  // A palette of two colours, and a pixel of the third.
-  CHECK(error_in(bmp({.bits = 8, .pixels = 62, .colours = 2}, "12345678\2")) ==
-        damaged + "a pixel has colour 2 of a palette of 2");
-  CHECK(pixels_of(bmp({.bits = 8, .pixels = 62, .colours = 2}, "12345678\1")) == Bytes{'7', '6', '5'});
+  // A palette of two colors, and a pixel of the third.
+  CHECK(error_in(bmp({.bits = 8, .pixels = 62, .colors = 2}, "12345678\2")) ==
+        damaged + "a pixel has color 2 of a palette of 2");
+  CHECK(pixels_of(bmp({.bits = 8, .pixels = 62, .colors = 2}, "12345678\1")) == Bytes{'7', '6', '5'});
 }

@@ -150,7 +150,7 @@ TEST_CASE("idx folder: a file both packed and unpacked counts once") {
   CHECK(make_dataset("idx", {.folder = folder.path()})->info().size == 2);
 }
 
-TEST_CASE("idx folder: a training split alone, and images of one colour") {
+TEST_CASE("idx folder: a training split alone, and images of one color") {
   const TemporaryFolder folder;
   write_file(folder / "train-images-idx3-ubyte", idx_bytes({1, 1, 2}, "zz"));
   write_file(folder / "train-labels-idx1-ubyte", idx_bytes({1}, std::string("\x01")));

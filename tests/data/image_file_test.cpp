@@ -103,7 +103,7 @@ Image noise() {
 
 }  // namespace
 
-TEST_CASE("image: JPEG baseline and progressive, colour and grey" * doctest::skip(!kReadsJpeg)) {
+TEST_CASE("image: JPEG baseline and progressive, color and grey" * doctest::skip(!kReadsJpeg)) {
   const TemporaryFolder folder;
   for (const std::string& bytes : {kBaseline, kProgressive}) {
     write_file(folder / "picture.jpg", bytes);
@@ -130,9 +130,9 @@ TEST_CASE("image: PNG out and in is the same, and 16 bits become 8") {
   CHECK(folder.names() == std::vector<std::string>{"a.png"});
   write_png(folder / "grey.png", noise());
   CHECK(read_image(folder / "grey.png", 1).pixels == noise().pixels);
-  const Image colour = read_image(folder / "grey.png", 3);
-  CHECK(colour.at(3, 4, 0) == noise().at(3, 4, 0));
-  CHECK(colour.at(3, 4, 2) == noise().at(3, 4, 0));
+  const Image color = read_image(folder / "grey.png", 3);
+  CHECK(color.at(3, 4, 0) == noise().at(3, 4, 0));
+  CHECK(color.at(3, 4, 2) == noise().at(3, 4, 0));
   write_file(folder / "wide.png", kSixteenBits);
   const Image narrow = read_image(folder / "wide.png", 1);
   for (int x = 0; x < 13; ++x) {
@@ -167,7 +167,7 @@ TEST_CASE("image: what is no image, or damaged, has a text that names the file")
   huge.replace(16, 8, std::string("\0\0\x75\x30\0\0\x75\x30", 8));
   const std::string too_many = "image: " + file + ": expected at most 134217728 pixels, got 30000 x 30000";
   CHECK(error(huge) == too_many);
-  huge.replace(24, 2, "\x08\x02");  // in colours of 8 bits stb refuses it by itself, without a word
+  huge.replace(24, 2, "\x08\x02");  // in colors of 8 bits stb refuses it by itself, without a word
   CHECK(error(huge) == too_many);
   CHECK(error(huge.substr(0, 33)) == too_many);
   huge.replace(20, 4, 4, '\0');
@@ -300,7 +300,7 @@ TEST_CASE("image: a PNG whose pixels are fewer than its size is refused, and wha
   }
 }
 
-TEST_CASE("image: raw PNM of 8 and 16 bits and of other maxima, in grey and colour") {
+TEST_CASE("image: raw PNM of 8 and 16 bits and of other maxima, in grey and color") {
   const TemporaryFolder folder;
   const auto pixels = [&](const std::string& bytes, int64_t channels) {
     write_file(folder / "x.ppm", bytes);
@@ -402,12 +402,12 @@ TEST_CASE("resize: the bytes of Pillow") {
 }
 
 TEST_CASE("resize: channels are apart, sizes may stay, and sizes that are none are refused") {
-  Image colour{.height = 20, .width = 30, .channels = 3, .pixels = {}};
+  Image color{.height = 20, .width = 30, .channels = 3, .pixels = {}};
   for (const uint8_t value : noise().pixels) {
-    colour.pixels.insert(colour.pixels.end(), {value, static_cast<uint8_t>(255 - value), 7});
+    color.pixels.insert(color.pixels.end(), {value, static_cast<uint8_t>(255 - value), 7});
   }
   const Image grey = resize(noise(), 7, 11);
-  const Image small = resize(colour, 7, 11);
+  const Image small = resize(color, 7, 11);
   for (int64_t y = 0; y < 7; ++y) {
     for (int64_t x = 0; x < 11; ++x) {
       CHECK(small.at(y, x, 0) == grey.at(y, x, 0));
@@ -415,8 +415,8 @@ TEST_CASE("resize: channels are apart, sizes may stay, and sizes that are none a
       CHECK(int{small.at(y, x, 2)} == 7);
     }
   }
-  CHECK(resize(colour, 20, 30).pixels == colour.pixels);
-  CHECK(error_of([&] { resize(colour, 0, 3); }) ==
+  CHECK(resize(color, 20, 30).pixels == color.pixels);
+  CHECK(error_of([&] { resize(color, 0, 3); }) ==
         "resize: sizes: expected at least 1 and at most 134217728 pixels, got 0 x 3");
   CHECK(error_of([&] { resize({}, 1, 3); }) == "resize: image: expected pixels of 1 or 3 channels, got 0 x 0 of 3");
 }

@@ -23,7 +23,7 @@ using norma::test::write_file;
 
 namespace {
 
-/// A PNG of one colour, whose bytes are `value`, whatever the name says; folders are made as needed.
+/// A PNG of one color, whose bytes are `value`, whatever the name says; folders are made as needed.
 void write_image(const std::filesystem::path& file, uint8_t value, int64_t height = 2, int64_t width = 3) {
   std::filesystem::create_directories(file.parent_path());
   Image image;
@@ -39,7 +39,7 @@ struct Labelled {
   friend bool operator==(const Labelled&, const Labelled&) = default;
 };
 
-/// Colour and label of each image.
+/// Color and label of each image.
 std::vector<Labelled> all_of(const Dataset& dataset) {
   std::vector<Labelled> all;
   Image image;
@@ -188,7 +188,7 @@ TEST_CASE("image folder: the sixteen kinds of pictures that people have") {
       const std::vector<uint8_t> bytes = kept(file, name + ".file");
       write_file(folder / fmt::format("train/ant/{:02}{}", expected.size(), ending),
                  std::string(bytes.begin(), bytes.end()));
-      expected.push_back(kept(file, name + ".colour"));
+      expected.push_back(kept(file, name + ".color"));
     }
   };
   add("pictures.safetensors", "jpeg, turned", ".JPG");
@@ -225,7 +225,7 @@ TEST_CASE("image folder: photographs are turned upright where that is asked for"
     Image image;
     dataset->load(0, image);
     CHECK(image.pixels ==
-          pictures.find(std::string("png, turned 6.") + (turns ? "turned" : "colour")).to_vector<uint8_t>());
+          pictures.find(std::string("png, turned 6.") + (turns ? "turned" : "color")).to_vector<uint8_t>());
     CHECK(survey(*dataset, 10).turned == (turns ? 0 : 1));
   }
 }

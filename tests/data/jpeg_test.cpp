@@ -60,24 +60,24 @@ JPEG_TEST_CASE("jpeg: the bytes of Pillow") {
       if (channels == 3 || !name.ends_with("k")) {
         Image image;
         decode_image(bytes, name, channels, image);
-        CHECK(is_like(image, file.find(name + (channels == 3 ? ".colour" : ".grey"))));
+        CHECK(is_like(image, file.find(name + (channels == 3 ? ".color" : ".grey"))));
       }
     }
   }
 }
 
-JPEG_TEST_CASE("jpeg: inks as grey are the luminance of their colours") {
+JPEG_TEST_CASE("jpeg: inks as grey are the luminance of their colors") {
   const Safetensors file = load_safetensors(source_folder() / "tests" / "reference" / "jpeg.safetensors");
   const std::vector<uint8_t> packed = bytes_of(file.find("cmyk.file"));
   const std::string bytes(packed.begin(), packed.end());
-  Image colour;
-  decode_image(bytes, "x", 3, colour);
+  Image color;
+  decode_image(bytes, "x", 3, color);
   Image grey;
   decode_image(bytes, "x", 1, grey);
-  REQUIRE(grey.pixels.size() == colour.pixels.size() / 3);
+  REQUIRE(grey.pixels.size() == color.pixels.size() / 3);
   for (size_t i = 0; i < grey.pixels.size(); ++i) {
     const double luminance =
-        0.299 * colour.pixels[3 * i] + 0.587 * colour.pixels[3 * i + 1] + 0.114 * colour.pixels[3 * i + 2];
+        0.299 * color.pixels[3 * i] + 0.587 * color.pixels[3 * i + 1] + 0.114 * color.pixels[3 * i + 2];
     CHECK(std::abs(grey.pixels[i] - luminance) <= 1.5);
   }
 }
@@ -96,7 +96,7 @@ JPEG_TEST_CASE("jpeg: inks without Adobe's marker, and 0xFF 0x00 between segment
     CAPTURE(name);
     Image image;
     decode_image(bytes, "x.jpg", 3, image);
-    CHECK(is_like(image, file.find(name + std::string(".colour"))));
+    CHECK(is_like(image, file.find(name + std::string(".color"))));
   }
 }
 
@@ -133,22 +133,22 @@ JPEG_TEST_CASE("jpeg: scans are counted by the work that they make") {
 }
 
 JPEG_TEST_CASE("jpeg: what a decoder keeps between scans is bounded by the size of the file") {
-  const auto colour = [](int64_t height, int64_t width, size_t comment) {
+  const auto color = [](int64_t height, int64_t width, size_t comment) {
     std::string file = jpeg_head(height, width, 3) + jpeg_first_scan((height + 7) / 8 * ((width + 7) / 8), 3);
     for (; comment > 0; comment -= std::min<size_t>(comment, 60'000)) {
       file += jpeg_segment(0xFE, std::string(std::min<size_t>(comment, 60'000), 'c'));
     }
     return file + "\xFF\xD9";
   };
-  const std::string bomb = colour(16'384, 8'191, 0);  // took 1.2 GB and 2 s
+  const std::string bomb = color(16'384, 8'191, 0);  // took 1.2 GB and 2 s
   CHECK(bomb.size() < 787'000);
   CHECK(fault_of(bomb) == "its scans take more memory than a file of 768.1 KiB may ask for");
-  CHECK(fault_of(colour(400, 300, 0)) == "no error");
-  // A photograph of 50 megapixels in full colour has some megabytes.
-  CHECK(fault_of(colour(6'144, 8'192, 2'100'000)) == "no error");
-  CHECK(fault_of(colour(6'144, 8'192, 0)) == "its scans take more memory than a file of 288.1 KiB may ask for");
+  CHECK(fault_of(color(400, 300, 0)) == "no error");
+  // A photograph of 50 megapixels in full color has some megabytes.
+  CHECK(fault_of(color(6'144, 8'192, 2'100'000)) == "no error");
+  CHECK(fault_of(color(6'144, 8'192, 0)) == "its scans take more memory than a file of 288.1 KiB may ask for");
   // As many scans as components: each is kept until all have come, in a baseline file as well.
-  std::string apart = colour(16'384, 8'191, 0);
+  std::string apart = color(16'384, 8'191, 0);
   apart[apart.find("\xFF\xC2") + 1] = '\xC0';
   const size_t scan = apart.find("\xFF\xDA");
   CHECK(fault_of(apart) == "it ends early");  // one scan, and so nothing kept; a block takes two bits

@@ -46,7 +46,7 @@ bool is_like(const Image& image, const Tensor& expected, int most) {
 
 }  // namespace
 
-TEST_CASE("pictures: PNG, BMP, WebP, TIFF and GIF of every kind have the pixels of Pillow, in colour and grey") {
+TEST_CASE("pictures: PNG, BMP, WebP, TIFF and GIF of every kind have the pixels of Pillow, in color and grey") {
   const Pictures pictures;
   CHECK(pictures.names.size() == 51);
   for (const std::string& name : pictures.names) {
@@ -57,7 +57,7 @@ TEST_CASE("pictures: PNG, BMP, WebP, TIFF and GIF of every kind have the pixels 
     Image image;
     image.orientation = 7;
     decode_image(pictures.of(name), name, 3, image);
-    CHECK(is_like(image, pictures.file.find(name + ".colour"), name == "tiff, cmyk" ? 1 : 0));
+    CHECK(is_like(image, pictures.file.find(name + ".color"), name == "tiff, cmyk" ? 1 : 0));
     Image grey;
     decode_image(pictures.of(name), name, 1, grey);
     REQUIRE(grey.pixels.size() * 3 == image.pixels.size());
@@ -116,7 +116,7 @@ TEST_CASE("pictures: damaged and cut files end with a line, whatever byte is wro
   }
 }
 
-TEST_CASE("gif: a transparent colour beyond the palette is black, and a small file claims no large frame" *
+TEST_CASE("gif: a transparent color beyond the palette is black, and a small file claims no large frame" *
           doctest::skip(!is_read("gif"))) {
   using namespace std::string_literals;
   // 4 x 2 pixels of a palette of 2, with a frame of 2 x 1 at (1, 0). Pillow 13 gives these pixels.
@@ -148,10 +148,10 @@ TEST_CASE("gif: a transparent colour beyond the palette is black, and a small fi
   CHECK(decoded(gif('\1', 'S')) == expected(second, second));
   CHECK(decoded(gif('\5', 'S')) == expected(black, second));
   CHECK(decoded(gif('\xFF', 'S')) == expected(black, second));
-  CHECK(decoded(gif('\3', 'W')) == expected(black, black));  // W: the last pixel has colour 3
+  CHECK(decoded(gif('\3', 'W')) == expected(black, black));  // W: the last pixel has color 3
   Image image;
   CHECK(error_of([&] { decode_image(gif('\1', 'W'), "x", 3, image); }) ==
-        "image: x: damaged: a pixel has colour 3 of a palette of 2");
+        "image: x: damaged: a pixel has color 3 of a palette of 2");
   std::string large = gif('\1', 'S');
   large.replace(large.find(',') + 5, 4, "\x10\x27\x10\x27");  // a frame of 10,000 x 10,000
   Image none;

@@ -90,7 +90,7 @@ TEST_CASE("shapes: every shape shows before its ground") {
   const auto dataset = make_dataset("shapes", {.seed = 1});
   for (int64_t i = 0; i < 200; ++i) {
     const Labelled image = image_of(*dataset, i);
-    // The two colours differ by 45 in each channel at least; noise adds 20 on either side at most.
+    // The two colors differ by 45 in each channel at least; noise adds 20 on either side at most.
     size_t bright = 0;
     for (size_t j = 0; j < 1024; ++j) {
       bright += image.bytes[3 * j] >= 128 ? 1 : 0;

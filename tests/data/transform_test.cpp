@@ -67,7 +67,7 @@ TEST_CASE("transform: padding puts the image in the middle") {
   // clang-format on
 }
 
-TEST_CASE("transform: normalisation per channel, black around the image included") {
+TEST_CASE("transform: normalization per channel, black around the image included") {
   const Transform transform(info_of(2, 1, 1), {.image_size = 3, .channels = 2});
   const std::vector<float> output = apply_to(transform, {.height = 1, .width = 1, .channels = 2, .pixels = {51, 204}});
   for (size_t i = 0; i < 9; ++i) {

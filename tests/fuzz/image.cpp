@@ -4,7 +4,7 @@
 
 using namespace norma;
 
-/// As grey and as colour.
+/// As grey and as color.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const int64_t channels : {1, 3}) {
     fuzz::read([&] {

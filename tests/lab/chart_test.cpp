@@ -48,7 +48,7 @@ TEST_CASE("chart: ticks are written as people write them") {
   CHECK(tick_text(-1e-17, {-0.1, 0}) == "0");
 }
 
-TEST_CASE("chart: 32 styles differ in colour or dashes") {
+TEST_CASE("chart: 32 styles differ in color or dashes") {
   std::set<std::string> styles;
   for (size_t i = 0; i < 32; ++i) {
     styles.insert(style_class(i));

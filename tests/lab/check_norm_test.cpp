@@ -75,7 +75,7 @@ TEST_CASE("check_norm: nothing is wrong with our own norms" * doctest::test_suit
   for (const std::string& name : test::built_in_norm_names()) {
     CAPTURE(name);
     const NormCheckReport report = check_norm(name, {.quick = true});
-    // The gradient of batch renormalisation takes its correction for a constant.
+    // The gradient of batch renormalization takes its correction for a constant.
     CHECK_MESSAGE(failed(report) == (name == "batch_renorm" ? "gradient of x, second derivatives" : ""),
                   to_text(report));
     CHECK(report.checks.size() == 12);

@@ -74,7 +74,7 @@ TEST_CASE("conv_layer: every convolution of a network, under the same names, sca
   }
 }
 
-TEST_CASE("conv_layer: what multiplies or moves a standardised weight does not count" *
+TEST_CASE("conv_layer: what multiplies or moves a standardized weight does not count" *
           doctest::test_suite("slow-emulated")) {
   for (const std::string name : {"resnet18", "convnextv2_atto"}) {
     for (const std::string conv_layer : {"std_conv", "scaled_std_conv"}) {

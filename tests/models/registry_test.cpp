@@ -275,7 +275,7 @@ TEST_CASE("models: error texts") {
   CHECK(error("convnext_atto", {.layer_scale = -1}) == "model: layer_scale: expected a number >= 0, got -1");
 }
 
-TEST_CASE("registry: networks are recognised by their tensors, whatever the norm and the classes") {
+TEST_CASE("registry: networks are recognized by their tensors, whatever the norm and the classes") {
   for (const char* name : {"resnet18", "resnet34", "resnet50", "convnext_atto", "convnextv2_atto", "convnext_femto"}) {
     for (const char* norm : {"", "group:8"}) {
       CAPTURE(name);

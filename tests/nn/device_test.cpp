@@ -34,8 +34,8 @@ Tensor trained(Device device, DType dtype, const Options& options) {
   Opt optimizer({{.parameters = {{"w", w}}, .weight_decay = 0.1}}, options);
   for (uint64_t step = 0; step < 5; ++step) {
     w.set_grad(to(to_device(random_tensor({37, 5}, step + 2, DType::float32), device), dtype));
-    clip_gradients_by_norm({w}, 3);
-    clip_gradients_by_value({w}, 0.4);
+    clip_grad_norm_({w}, 3);
+    clip_grad_value_({w}, 0.4);
     optimizer.step();
     CHECK(w.device() == device);
   }
@@ -68,9 +68,7 @@ TEST_CASE("clip: gradients on two devices are refused") {
   Tensor b = ones({2}, {.device = kCudaEmulated}).set_requires_grad();
   a.set_grad(ones({2}, {.device = kCpu}));
   b.set_grad(ones({2}, {.device = kCudaEmulated}));
-  CHECK(error_of([&] {
-          clip_gradients_by_norm({a, b}, 1);
-        }) == "sum_of_squares: x: expected device cpu, got cuda-emulated:0");
+  CHECK(error_of([&] { clip_grad_norm_({a, b}, 1); }) == "sum_of_squares: x: expected device cpu, got cuda-emulated:0");
 }
 
 TEST_CASE("module: to(device) moves parameters, gradients and buffers, and every handle sees it") {

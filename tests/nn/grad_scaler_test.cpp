@@ -81,11 +81,11 @@ TEST_CASE("grad_scaler: scaled gradients make the same step, clipped or not") {
           scaler.scale(sum(mul(mul(x, x), 3.0 + step))).backward();
           optimizer->set_grad_scale(scaler.factor());
           if (clip == 1) {
-            clip_gradients_by_norm({x}, 0.5 * scale);
+            clip_grad_norm_({x}, 0.5 * scale);
           } else if (clip == 2) {
-            clip_gradients_by_value({x}, 0.5 * scale);
+            clip_grad_value_({x}, 0.5 * scale);
           } else if (clip == 3) {
-            clip_gradients_adaptively({x}, {.factor = 0.01 * scale});
+            adaptive_clip_grad({x}, {.factor = 0.01 * scale});
           }
           optimizer->step();
         }

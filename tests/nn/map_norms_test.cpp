@@ -159,7 +159,7 @@ TEST_CASE("response norm layers: error texts") {
         }) == "evo_norm_b0: x: expected rank 4, got rank 3 (sizes [2, 3, 4])");
 }
 
-TEST_CASE("StdConv2d, ScaledStdConv2d: convolutions with a standardised weight") {
+TEST_CASE("StdConv2d, ScaledStdConv2d: convolutions with a standardized weight") {
   const Tensor x = random_tensor({2, 4, 5, 6}, 1);
   StdConv2d plain(4, 6, Pair(3, 2), {.stride = 2, .padding = 1, .groups = 2, .bias = true, .eps = 1e-3});
   const Tensors of_plain = randomize(plain);

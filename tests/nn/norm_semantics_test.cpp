@@ -48,7 +48,7 @@ std::vector<NormCase> layers(const Sizes& sizes) {
 
 }  // namespace
 
-TEST_CASE("batch norm: the biased variance normalises, the unbiased one is kept") {
+TEST_CASE("batch norm: the biased variance normalizes, the unbiased one is kept") {
   // 0 and 2: mean 1, biased variance 1, unbiased variance 2
   const Tensor x = from_vector<double>({0, 2}, {2, 1});
   BatchNorm1d layer(1);

@@ -324,11 +324,11 @@ TEST_CASE("clip: by norm, PyTorch's numbers") {
   Tensor without = zeros({2}).set_requires_grad();
   a.set_grad(from_vector<double>({3, -4}, {2}));
   c.set_grad(from_vector<double>({12}, {1, 1}));
-  CHECK(std::abs(clip_gradients_by_norm({a, c, without}, 2.0).item<double>() - 13) <= 1e-14);
+  CHECK(std::abs(clip_grad_norm_({a, c, without}, 2.0).item<double>() - 13) <= 1e-14);
   CHECK(max_difference(a.grad(), from_vector<double>({0.46153842603550577, -0.615384568047341}, {2})) <= 1e-15);
   CHECK(max_difference(c.grad(), from_vector<double>({1.846153704142023}, {1, 1})) <= 1e-15);
   const Tensor before = copy_of(a.grad());
-  CHECK(std::abs(clip_gradients_by_norm({a, c}, 3.0).item<double>() - 2) <= 1e-6);
+  CHECK(std::abs(clip_grad_norm_({a, c}, 3.0).item<double>() - 2) <= 1e-6);
   CHECK(max_difference(a.grad(), before) == 0);  // small enough already
 }
 
@@ -338,7 +338,7 @@ TEST_CASE("clip: by value and by norm in every layout") {
     const Tensor values = random_tensor({3, 4, 5, 2}, 5);
     Tensor x = zeros({3, 4, 5, 2}, {.dtype = DType::float64}).set_requires_grad();
     x.set_grad(in_layout(values, layout));
-    clip_gradients_by_value({x}, 0.5);
+    clip_grad_value_({x}, 0.5);
     const std::vector<double> before = values.to_vector<double>();
     const std::vector<double> after = x.grad().to_vector<double>();
     double sum = 0;
@@ -346,8 +346,8 @@ TEST_CASE("clip: by value and by norm in every layout") {
       CHECK(after[i] == std::min(0.5, std::max(-0.5, before[i])));
       sum += after[i] * after[i];
     }
-    CHECK(std::abs(clip_gradients_by_norm({x}, 1).item<double>() - std::sqrt(sum)) <= 1e-12);
-    CHECK(std::abs(clip_gradients_by_norm({x}, 1).item<double>() - 1) <= 1e-6);
+    CHECK(std::abs(clip_grad_norm_({x}, 1).item<double>() - std::sqrt(sum)) <= 1e-12);
+    CHECK(std::abs(clip_grad_norm_({x}, 1).item<double>() - 1) <= 1e-6);
   }
 }
 
@@ -382,7 +382,7 @@ TEST_CASE("clip: adaptively, timm's formula unit by unit") {
     w.set_grad(in_layout(from_vector(slopes, sizes), layout));
     b.set_grad(from_vector<double>({3, 4}, {2}));
     s.set_grad(from_vector<double>({-5}, {}));
-    clip_gradients_adaptively({w, b, s, without}, {.factor = 0.02});
+    adaptive_clip_grad({w, b, s, without}, {.factor = 0.02});
     CHECK(max_difference(w.grad(), from_vector(expected(weights, slopes, 3, 0.02), sizes)) <= 1e-16);
     CHECK(max_difference(b.grad(), from_vector<double>({3 * 0.02 / 5, 4 * 0.02 / 5}, {2})) <= 1e-16);
     CHECK(s.grad().item<double>() == doctest::Approx(-0.04));
@@ -391,7 +391,7 @@ TEST_CASE("clip: adaptively, timm's formula unit by unit") {
   // 16-bit numbers are computed in float32 and rounded once.
   Tensor half = full({4}, 2, {.dtype = DType::bfloat16}).set_requires_grad();
   half.set_grad(full({4}, 3, {.dtype = DType::bfloat16}));
-  clip_gradients_adaptively({half}, {.factor = 0.5});
+  adaptive_clip_grad({half}, {.factor = 0.5});
   CHECK(half.grad().dtype() == DType::bfloat16);
   CHECK(to(half.grad(), DType::float32).to_vector<float>() == std::vector<float>(4, 1));
 }
@@ -402,7 +402,7 @@ TEST_CASE("clip: adaptively, units whose squares leave float32") {
     CAPTURE(scale);
     Tensor w = from_vector(weights, {4, 2}).set_requires_grad();
     w.set_grad(from_vector<float>({scale, scale, scale, 0, scale, scale, 0, 0}, {4, 2}));
-    clip_gradients_adaptively({w});
+    adaptive_clip_grad({w});
     const std::vector<float> g = w.grad().to_vector<float>();
     const auto expected = [&](double norm_of_w, double norm_of_g) {  // the norm of the clipped gradient
       return std::min(0.01 * norm_of_w, static_cast<double>(scale) * norm_of_g);
@@ -418,23 +418,21 @@ TEST_CASE("clip: adaptively, units whose squares leave float32") {
 TEST_CASE("clip: a norm that is not finite") {
   Tensor x = zeros({2}).set_requires_grad();
   x.set_grad(from_vector<float>({3, NAN}, {2}));
-  CHECK(std::isnan(clip_gradients_by_norm({x}, 1).item<double>()));
+  CHECK(std::isnan(clip_grad_norm_({x}, 1).item<double>()));
   CHECK(x.grad().to_vector<float>()[0] == 3);
   x.set_grad(from_vector<float>({3, INFINITY}, {2}));
-  CHECK(std::isinf(clip_gradients_by_norm({x}, 1).item<double>()));
+  CHECK(std::isinf(clip_grad_norm_({x}, 1).item<double>()));
   CHECK(x.grad().to_vector<float>()[0] == 0);
-  CHECK(clip_gradients_by_norm({zeros({2})}, 1).item<double>() == 0);  // no gradient
+  CHECK(clip_grad_norm_({zeros({2})}, 1).item<double>() == 0);  // no gradient
 }
 
 TEST_CASE("clip: error texts") {
-  CHECK(error_of([] { clip_gradients_by_norm({}, 0); }) ==
-        "clip_gradients_by_norm: max_norm: expected a positive number, got 0");
-  CHECK(error_of([] { clip_gradients_by_value({}, -1); }) ==
-        "clip_gradients_by_value: limit: expected a number >= 0, got -1");
-  CHECK(error_of([] { clip_gradients_adaptively({}, {.factor = 0}); }) ==
-        "clip_gradients_adaptively: factor: expected a finite positive number, got 0");
-  CHECK(error_of([] { clip_gradients_adaptively({}, {.eps = -1}); }) ==
-        "clip_gradients_adaptively: eps: expected a finite number of at least 0, got -1");
+  CHECK(error_of([] { clip_grad_norm_({}, 0); }) == "clip_grad_norm_: max_norm: expected a positive number, got 0");
+  CHECK(error_of([] { clip_grad_value_({}, -1); }) == "clip_grad_value_: limit: expected a number >= 0, got -1");
+  CHECK(error_of([] { adaptive_clip_grad({}, {.factor = 0}); }) ==
+        "adaptive_clip_grad: factor: expected a finite positive number, got 0");
+  CHECK(error_of([] { adaptive_clip_grad({}, {.eps = -1}); }) ==
+        "adaptive_clip_grad: eps: expected a finite number of at least 0, got -1");
 }
 
 TEST_CASE("optimizer: numbers that are none, each with its error") {

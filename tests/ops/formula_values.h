@@ -11,7 +11,7 @@
 #include <vector>
 
 // What the norms with a formula of their own should give (ops/map_norm/reference.h), and convolutions with a
-// standardised weight.
+// standardized weight.
 
 namespace norma::test {
 
@@ -63,7 +63,7 @@ inline NormValues values_of(const formula::Formula& of, const Tensor& x, const T
   return values;
 }
 
-/// A convolution with the standardised weight in the place of its weight, with bias and gain where they are defined.
+/// A convolution with the standardized weight in the place of its weight, with bias and gain where they are defined.
 /// x is the weight in the formula, and so "dx" is the gradient of the convolution's input and "dweight" that of the
 /// weight.
 inline NormValues std_conv_values(const Tensor& x_in, const Tensor& dy_in, const Tensor& weight_in,

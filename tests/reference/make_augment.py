@@ -3,7 +3,7 @@
 
 Usage: make_augment.py (needs Pillow and numpy; the kept file is of Pillow 13.0.0)
 
-The images "colour" (19 x 23 x 3), "grey" (19 x 23 x 1), "square" (16 x 16 x 3) and "narrow" (2 x 5 x 3) are smooth
+The images "color" (19 x 23 x 3), "grey" (19 x 23 x 1), "square" (16 x 16 x 3) and "narrow" (2 x 5 x 3) are smooth
 shapes with noise. The result of case 12 is named "12"; the cases are a JSON list in the metadata under "cases", each
 with the image's name, the op's name in Norma, its numbers, and for geometry the interpolation and the fill."""
 import json
@@ -41,7 +41,7 @@ def solarize_add(image, add, threshold):
     return image.point(table * len(image.getbands()))
 
 
-COLOUR = {
+COLOR = {
     "invert": lambda image: ImageOps.invert(image),
     "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
     "solarize": lambda image, threshold: ImageOps.solarize(image, threshold),
@@ -70,7 +70,7 @@ def geometry(image, op, numbers, interpolation, fill):
 
 
 def cases():
-    for name in ("colour", "grey", "narrow"):
+    for name in ("color", "grey", "narrow"):
         for op in ("invert", "autocontrast", "equalize", "to_grey", "hflip", "vflip"):
             yield {"image": name, "op": op, "numbers": []}
         for bits in (1, 2, 5, 8):
@@ -92,7 +92,7 @@ def cases():
     moves += [(f"translate_{axis}", [p]) for axis in "xy" for p in (3, -7.45, 40)]
     moves += [("affine", [0.7, 0, 2.5, 0, 1.3, -4]), ("affine", [0.9, 0.2, -1.3, -0.4, 1.1, 5.25]),
               ("affine", [70000.5, 0.25, -3, 0.25, 1, 0])]
-    for name in ("colour", "grey", "square", "narrow"):
+    for name in ("color", "grey", "square", "narrow"):
         for i, (op, numbers) in enumerate(moves):
             for interpolation in INTERPOLATIONS:
                 fill = [0, 0, 0] if i % 2 else [124, 116, 104]
@@ -100,7 +100,7 @@ def cases():
 
 
 def main():
-    images = {"colour": picture(19, 23, 3, 1), "grey": picture(19, 23, 1, 2), "square": picture(16, 16, 3, 3),
+    images = {"color": picture(19, 23, 3, 1), "grey": picture(19, 23, 1, 2), "square": picture(16, 16, 3, 3),
               "narrow": picture(2, 5, 3, 4), "flat": numpy.full((20, 20, 3), 77, numpy.uint8),
               "two": (numpy.indices((24, 24, 1)).sum(axis=0) // 9 * 50 + 20).astype(numpy.uint8)}
     tensors, listed = dict(images), []
@@ -110,7 +110,7 @@ def main():
         if "interpolation" in case:
             result = geometry(image, case["op"], case["numbers"], case["interpolation"], case["fill"])
         else:
-            result = COLOUR[case["op"]](image, *case["numbers"])
+            result = COLOR[case["op"]](image, *case["numbers"])
         result = numpy.asarray(result)
         tensors[str(number)] = result.reshape(*result.shape[:2], -1)
         listed.append(case)

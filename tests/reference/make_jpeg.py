@@ -3,7 +3,7 @@
 
 Usage: make_jpeg.py (needs Pillow, numpy and cjpeg of Debian's libjpeg-turbo-progs; the kept file is of Pillow 13.0.0)
 
-Case "NAME" has the file's bytes in "NAME.file", the pixels in "NAME.colour" (height, width, 3) and, but for CMYK, in
+Case "NAME" has the file's bytes in "NAME.file", the pixels in "NAME.color" (height, width, 3) and, but for CMYK, in
 "NAME.grey" (height, width, 1): what libjpeg makes of it as grey, by Image.draft."""
 import io
 import json
@@ -65,7 +65,7 @@ def main():
         image = Image.open(io.BytesIO(data))
         is_cmyk = image.mode == "CMYK"
         tensors[name + ".file"] = numpy.frombuffer(data, dtype=numpy.uint8)
-        tensors[name + ".colour"] = numpy.array(image.convert("RGB"))
+        tensors[name + ".color"] = numpy.array(image.convert("RGB"))
         if not is_cmyk:
             image = Image.open(io.BytesIO(data))
             image.draft("L", image.size)

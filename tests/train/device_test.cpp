@@ -154,7 +154,7 @@ TEST_CASE("train: the host waits for a device once in a step, for the loss behin
       optimizer->zero_grad();
       const Tensor loss = cross_entropy((*network)(images), labels, {.label_smoothing = recipe.smoothing});
       loss.backward();
-      nn::clip_gradients_by_norm(optimizer->parameters(), recipe.clip_grad);
+      nn::clip_grad_norm_(optimizer->parameters(), recipe.clip_grad);
       optimizer->step();
       CHECK(emulated::host_waits() == before);
       CHECK(std::isfinite(loss.item<float>()));

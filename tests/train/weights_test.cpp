@@ -48,7 +48,7 @@ std::map<std::string, Tensor> state_of(const nn::Module& model) {
 
 }  // namespace
 
-TEST_CASE("initial weights: names of other libraries and wrappers are recognised") {
+TEST_CASE("initial weights: names of other libraries and wrappers are recognized") {
   const TemporaryFolder folder;
   const std::string file = (folder / "x.safetensors").string();
   const models::ModelOptions options{.num_classes = 10, .patch_size = 4};

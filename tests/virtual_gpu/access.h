@@ -78,7 +78,7 @@ void check_written(Warp& warp, const Instruction& i, int lane, uint8_t* written,
     std::memset(written, 1, bytes);
   } else if (!all_written(written, bytes)) {
     if (std::memchr(written, 1, bytes) == nullptr) {
-      warp.fault(Fault::Kind::kUninitialised, i, lane, text());
+      warp.fault(Fault::Kind::kUninitialized, i, lane, text());
     }
     access.partial |= uint32_t{1} << lane;
   }

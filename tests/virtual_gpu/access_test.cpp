@@ -181,7 +181,7 @@ TEST_CASE("ptx faults: reads of what was never written") {
   Allocation* const allocation = memory.memory.find(x);
   std::memset(allocation->written.data(), 1, size_t{4} * 21);
   const auto fault = [&](const std::string& text) {
-    return fault_of(Fault::Kind::kUninitialised, [&] { run_ptx(memory, text, {}, x); });
+    return fault_of(Fault::Kind::kUninitialized, [&] { run_ptx(memory, text, {}, x); });
   };
   CHECK(fault(loads("ld.global.f32 %f0, [%rd1];", 4)) ==
         kFault +
@@ -195,7 +195,7 @@ TEST_CASE("ptx faults: reads of what was never written") {
                         x + 88));
   // What a kernel writes counts as written.
   run_ptx(memory, loads("st.global.f32 [%rd1], 0f3F800000;\nld.global.f32 %f0, [%rd1];", 4), {}, x);
-  CHECK(fault_of(Fault::Kind::kUninitialised, [&] {
+  CHECK(fault_of(Fault::Kind::kUninitialized, [&] {
           run_ptx(memory,
                   kernel_text(1,
                               ".local .align 4 .b8 depot[8];\nmov.u64 %rd1, depot;\nst.local.u32 [%rd1], 1;\n"
@@ -243,7 +243,7 @@ TEST_CASE("ptx memory: padding goes with its struct, and stays unwritten") {
   CHECK(written("and.b64 %rd5, %rd3, 65535;\nst.global.u64 [%rd1], %rd5;") == "1111111100000000");
   CHECK(written("add.s64 %rd5, %rd3, 1;\nst.global.u64 [%rd1], %rd5;") == "0000000000000000");  // all of a sum
   const auto fault = [&](const std::string& body) {
-    return fault_of(Fault::Kind::kUninitialised,
+    return fault_of(Fault::Kind::kUninitialized,
                     [&] { run_ptx(memory, kernel_text(2, begin + body + "\nret;"), {}, from, to); });
   };
   const std::string place = "name(float*), kernel.cu:5: block (0, 0, 0), thread (0, 0, 0), ";
@@ -268,7 +268,7 @@ TEST_CASE("ptx faults: shared memory") {
         kFault + "(25, 0, 0), st.shared.u32: 4 bytes at byte 116 of 116 bytes of shared memory");
   CHECK(fault(Fault::Kind::kIllegalAddress, "st.shared.u32 [%r5+-4], %r0;", 4) ==
         kFault + "(0, 0, 0), st.shared.u32: 4 bytes at byte -4 of 116 bytes of shared memory");
-  CHECK(fault(Fault::Kind::kUninitialised, "ld.shared.u32 %r3, [%r1];", 0) ==
+  CHECK(fault(Fault::Kind::kUninitialized, "ld.shared.u32 %r3, [%r1];", 0) ==
         kFault + "(0, 0, 0), ld.shared.u32: 4 bytes at byte 16 of shared memory, which were never written");
   CHECK(fault(Fault::Kind::kMisalignedAddress, "st.shared.u64 [%r1+4], %rd0;", 0) ==
         kFault + "(0, 0, 0), st.shared.u64: 8 bytes at 0x414, which is not a multiple of 8");

@@ -37,7 +37,7 @@ class DeviceRange {
   void require_written() const {
     const uint8_t* const first = std::find(written(), written() + bytes_, uint8_t{0});
     if (first != written() + bytes_) {
-      throw Fault(Fault::Kind::kUninitialised,
+      throw Fault(Fault::Kind::kUninitialized,
                   fmt::format("a copy to the host of {} bytes reads byte {}, which was never written, of {}", bytes_,
                               first - written(), allocation_->note));
     }

@@ -58,7 +58,7 @@ cudaError_t error_of(Fault::Kind kind) {
     case Fault::Kind::kMisalignedAddress: return cudaErrorMisalignedAddress;
     case Fault::Kind::kResources: return cudaErrorLaunchOutOfResources;
     case Fault::Kind::kUnsupported: return cudaErrorIllegalInstruction;
-    case Fault::Kind::kUninitialised:
+    case Fault::Kind::kUninitialized:
     case Fault::Kind::kUndefined:
     case Fault::Kind::kRace:
     case Fault::Kind::kDivergence:

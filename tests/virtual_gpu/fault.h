@@ -13,7 +13,7 @@ class Fault : public std::runtime_error {
   enum class Kind {
     kIllegalAddress,     ///< out of bounds, freed, or not the device's
     kMisalignedAddress,  ///< an access that does not begin at a multiple of its size
-    kUninitialised,      ///< a read of what was never written; a GPU says nothing
+    kUninitialized,      ///< a read of what was never written; a GPU says nothing
     kRace,               ///< two threads, one of which writes, without a barrier between; a GPU says nothing
     kDivergence,         ///< a barrier or a shuffle that not all of its threads reach
     kResources,          ///< too many threads, registers, blocks, or too much shared memory

@@ -131,7 +131,7 @@ std::vector<double> read(const Operand& operand) {
       const int64_t byte = begin + (offset + i * stride) * width;
       const auto written = allocation.written.begin() + byte;
       if (std::find(written, written + width, 0) != written + width) {
-        throw Fault(Fault::Kind::kUninitialised,
+        throw Fault(Fault::Kind::kUninitialized,
                     fmt::format("{}: read of what was never written: element {} of {}, at 0x{:x}: {}", operand.name,
                                 values.size(), text_of(operand.sizes), allocation.begin + static_cast<uint64_t>(byte),
                                 allocation.note));
@@ -165,7 +165,7 @@ std::vector<std::byte> read_bytes(const std::string& name, uint64_t address, uin
   const auto written = allocation.written.subspan(begin, bytes);
   const auto first = std::find(written.begin(), written.end(), 0);
   if (first != written.end()) {
-    throw Fault(Fault::Kind::kUninitialised,
+    throw Fault(Fault::Kind::kUninitialized,
                 fmt::format("{}: read of what was never written: byte {} of {}, at 0x{:x}: {}", name,
                             first - written.begin(), bytes, address, allocation.note));
   }

@@ -61,7 +61,7 @@ void Undefined::check(Warp& warp, const Instruction& i) const {
     }
     for_lanes(mask, [&](int lane) {
       if (found->bytes[static_cast<size_t>(lane)] != 0) {
-        warp.fault(Fault::Kind::kUninitialised, i, lane,
+        warp.fault(Fault::Kind::kUninitialized, i, lane,
                    fmt::format("its {} depends on memory that was never written, loaded at line {}", what,
                                warp.block().kernel().sources[found->origin].line));
       }

@@ -231,14 +231,14 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 /// Writes y of the rows of each chunk.
 template <class S>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
-    normalise_columns(NormProblem problem, ColumnPlan plan, ForwardArrays<S> arrays) {
+    normalize_columns(NormProblem problem, ColumnPlan plan, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
-  Normaliser<T> normalisers[kWidth] = {};
+  Normalizer<T> normalizers[kWidth] = {};
   for (int j = 0; j < kWidth && place.there; ++j) {
-    normalisers[j] =
-        normaliser(arrays, arrays.weight, arrays.bias, set_of_column(problem.shape, place.outer, place.column + j),
+    normalizers[j] =
+        normalizer(arrays, arrays.weight, arrays.bias, set_of_column(problem.shape, place.outer, place.column + j),
                    problem.affine.present ? weight_of_column(problem, place.outer, place.column + j) : int64_t{0});
   }
   // All lanes of a warp take the same number of rounds, for the shuffles of the bits.
@@ -250,7 +250,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
     if (writes) {
       T x[kWidth];
       load<S, kWidth>(arrays.x + at, x);
-      positive = write_normalised(arrays, at, x, [&](int j) { return normalisers[j]; });
+      positive = write_normalized(arrays, at, x, [&](int j) { return normalizers[j]; });
     }
     write_bits<kWidth>(arrays.bits, at, writes, positive);
   }
@@ -400,7 +400,7 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormPointers
     using T = compute_t<S>;
     // All blocks of either kernel run at once: a second round of a few would take as long as the first.
     const int64_t resident = std::min(resident_blocks(add_columns<S>, kColumnThreads, column_sum_bytes<S>()),
-                                      resident_blocks(normalise_columns<S>, kColumnThreads, 0));
+                                      resident_blocks(normalize_columns<S>, kColumnThreads, 0));
     const ColumnPlan plan = plan_columns(problem.shape, kVectorOf<S>, resident);
     const int64_t blocks = plan.blocks(problem.shape);
     const ForwardArrays<S> typed(problem, arrays);
@@ -419,7 +419,7 @@ bool columns_forward(DType dtype, const NormProblem& problem, const NormPointers
                   typed, pivots.data(), sums.data());
     }
     if (typed.y != nullptr) {
-      launch(blocks, kColumnThreads, 0, stream, normalise_columns<S>, problem, plan, typed);
+      launch(blocks, kColumnThreads, 0, stream, normalize_columns<S>, problem, plan, typed);
     }
     return true;
   });

@@ -233,9 +233,9 @@ NORMA_DEVICE T through_activation(T z, T dy) {
   }
 }
 
-/// The constants that normalise an element: z = ((x - mean) - mean_low) · scale + shift.
+/// The constants that normalize an element: z = ((x - mean) - mean_low) · scale + shift.
 template <class T>
-struct Normaliser {
+struct Normalizer {
   T mean;
   T mean_low;
   T scale;
@@ -244,9 +244,9 @@ struct Normaliser {
   NORMA_DEVICE T operator()(T x) const { return fused_multiply_add((x - mean) - mean_low, scale, shift); }
 };
 
-/// The Normaliser of set `set` and weight number `weight`. Null arrays stand for weights of 1 and biases of 0.
+/// The Normalizer of set `set` and weight number `weight`. Null arrays stand for weights of 1 and biases of 0.
 template <class T, class StatsOf>
-NORMA_DEVICE Normaliser<T> normaliser(const StatsOf& stats, const T* weights, const T* biases, int64_t set,
+NORMA_DEVICE Normalizer<T> normalizer(const StatsOf& stats, const T* weights, const T* biases, int64_t set,
                                       int64_t weight) {
   const T rstd = stats.rstd[set];
   return {stats.mean[set], stats.mean_low[set], weights == nullptr ? rstd : rstd * weights[weight],
@@ -268,15 +268,15 @@ NORMA_DEVICE void store_part(S* to, const T (&numbers)[width], int begin, int en
   }
 }
 
-/// Writes y = f(z + residual) of neighbours begin to end of `width`, whose x is given. normaliser_of(j) gives z of
+/// Writes y = f(z + residual) of neighbours begin to end of `width`, whose x is given. normalizer_of(j) gives z of
 /// number j. Returns bits, unless none are kept: number j is set where z + residual is positive or NaN.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
-NORMA_DEVICE unsigned write_normalised(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
-                                       NormaliserOf normaliser_of, int begin = 0, int end = width) {
+NORMA_DEVICE unsigned write_normalized(const ForwardArrays<S>& arrays, int64_t at, const T (&x)[width],
+                                       NormaliserOf normalizer_of, int begin = 0, int end = width) {
   T z[width];
   NORMA_UNROLL
   for (int j = 0; j < width; ++j) {
-    z[j] = normaliser_of(j)(x[j]);
+    z[j] = normalizer_of(j)(x[j]);
   }
   if (arrays.residual != nullptr) {
     T residual[width];
@@ -320,10 +320,10 @@ NORMA_DEVICE void write_bits(uint8_t* bits, int64_t at, bool writes, unsigned po
   }
 }
 
-/// Turns dz, which holds dy, of `width` neighbours into dy · f'(z + residual). normaliser_of(j) gives z of number j.
+/// Turns dz, which holds dy, of `width` neighbours into dy · f'(z + residual). normalizer_of(j) gives z of number j.
 template <class S, int width, class NormaliserOf, class T = compute_t<S>>
 NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t at, const T (&x)[width],
-                                      NormaliserOf normaliser_of, T (&dz)[width]) {
+                                      NormaliserOf normalizer_of, T (&dz)[width]) {
   if (arrays.bits != nullptr) {
     const unsigned bits = arrays.bits[at / 8] >> (at % 8);
     NORMA_UNROLL
@@ -338,7 +338,7 @@ NORMA_DEVICE void through_activations(const BackwardArrays<S>& arrays, int64_t a
     with_activation(arrays.activation, [&](auto activation) {
       NORMA_UNROLL
       for (int j = 0; j < width; ++j) {
-        dz[j] = through_activation<activation>(normaliser_of(j)(x[j]) + residual[j], dz[j]);
+        dz[j] = through_activation<activation>(normalizer_of(j)(x[j]) + residual[j], dz[j]);
       }
     });
   }
@@ -353,7 +353,7 @@ NORMA_DEVICE T dz_of(const BackwardArrays<S>& arrays, int64_t offset, int64_t se
   }
   const T x[1] = {to_number(arrays.x[offset])};
   through_activations(
-      arrays, offset, x, [&](int) { return normaliser(arrays, arrays.weight, arrays.bias, set, weight); }, dz);
+      arrays, offset, x, [&](int) { return normalizer(arrays, arrays.weight, arrays.bias, set, weight); }, dz);
   return dz[0];
 }
 
@@ -376,7 +376,7 @@ NORMA_DEVICE void load_dz(const BackwardArrays<S>& arrays, int64_t at, const Col
       arrays, at, x,
       [&](int j) {
         const ColumnConstants<T>& c = columns[j];
-        return Normaliser<T>{c.mean, c.mean_low, c.rstd * c.weight, c.bias};
+        return Normalizer<T>{c.mean, c.mean_low, c.rstd * c.weight, c.bias};
       },
       dz);
 }

@@ -81,9 +81,9 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads) any_apply(NormProblem problem
     unsigned bits = 0;
     for (int i = 0; i < kBitsOfByte && first + i < count; ++i) {
       const int64_t offset = first + i;
-      const auto normalise = normaliser(arrays, arrays.weight, arrays.bias, place.set(problem.shape),
+      const auto normalize = normalizer(arrays, arrays.weight, arrays.bias, place.set(problem.shape),
                                         problem.affine.present ? weight_of(problem.affine, place) : 0);
-      T z = normalise(to_number(arrays.x[offset]));
+      T z = normalize(to_number(arrays.x[offset]));
       if (arrays.residual != nullptr) {
         z += to_number(arrays.residual[offset]);
       }

@@ -408,7 +408,7 @@ NORMA_DEVICE void mend_lost(const NormProblem& problem, const PixelPlan& plan, c
 /// it, and for y.
 template <class S, int width, bool crosses>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
-    normalise_pixels(NormProblem problem, PixelPlan plan, NearStatistics<compute_t<S>> statistics,
+    normalize_pixels(NormProblem problem, PixelPlan plan, NearStatistics<compute_t<S>> statistics,
                      ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   constexpr int kBatch = width >= 8 ? 2 : 4;  // more would not stay in registers
@@ -448,8 +448,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
           T bias[width];
           place.load_weights(arrays.weight, channel, T(1), weight);
           place.load_weights(arrays.bias, channel, T(0), bias);
-          write_normalised(arrays, tile.base + at, of, [&](int j) {
-            return Normaliser<T>{stats.mean[j], stats.mean_low[j], stats.rstd[j] * weight[j], bias[j]};
+          write_normalized(arrays, tile.base + at, of, [&](int j) {
+            return Normalizer<T>{stats.mean[j], stats.mean_low[j], stats.rstd[j] * weight[j], bias[j]};
           });
         });
   }
@@ -565,7 +565,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
       through_activations(
           arrays, at, x,
           [&](int j) {
-            return Normaliser<T>{stats.mean[j], stats.mean_low[j], stats.rstd[j] * weight[j], bias[j]};
+            return Normalizer<T>{stats.mean[j], stats.mean_low[j], stats.rstd[j] * weight[j], bias[j]};
           },
           dz);
     };
@@ -688,9 +688,9 @@ bool pixels_forward(DType dtype, const NormProblem& problem, const NormPointers&
     }
     dispatch_pixels<S>(plan, [&](auto width, auto crosses) {
       constexpr int64_t kTimes = 4;  // as many blocks as run together: the last ones end at about the same time
-      const int64_t resident = resident_blocks(normalise_pixels<S, width, crosses>, plan.threads(), shared_bytes);
+      const int64_t resident = resident_blocks(normalize_pixels<S, width, crosses>, plan.threads(), shared_bytes);
       launch(std::min(plan.all_tiles(problem.shape), kTimes * resident), plan.threads(), shared_bytes, current_stream(),
-             normalise_pixels<S, width, crosses>, problem, plan, NearStatistics<T>(problem), typed);
+             normalize_pixels<S, width, crosses>, problem, plan, NearStatistics<T>(problem), typed);
     });
     return true;
   });

@@ -178,7 +178,7 @@ NORMA_DEVICE SetStatistics<T> held_statistics(const NormProblem& problem, const 
 /// `plain`: see is_plain(). Those who train networks run it for most rows, with half of the instructions.
 template <class S, int vectors, bool by_block, bool plain>
 NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
-    normalise_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, ForwardArrays<S> arrays, int width) {
+    normalize_rows(NormProblem problem, NearStatistics<compute_t<S>> statistics, ForwardArrays<S> arrays, int width) {
   using T = compute_t<S>;
   constexpr int kWidth = kVectorOf<S>;
   const auto team = row_team<by_block>(width);
@@ -222,7 +222,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
           T y[kWidth];
           NORMA_UNROLL
           for (int j = 0; j < kWidth; ++j) {
-            y[j] = Normaliser<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]}(held.numbers[v][j]);
+            y[j] = Normalizer<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]}(held.numbers[v][j]);
           }
           store<S, kWidth>(arrays.y + row * count + i * kWidth, y);
         }
@@ -243,8 +243,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
                      weight);
         load_weights(problem.affine, arrays.bias == nullptr ? nullptr : arrays.bias + at_weight, i * kWidth, T(0),
                      bias);
-        positive = write_normalised(arrays, at, held.numbers[v], [&](int j) {
-          return Normaliser<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
+        positive = write_normalized(arrays, at, held.numbers[v], [&](int j) {
+          return Normalizer<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
         });
       }
       write_bits<kWidth>(arrays.bits, at, writes, positive);
@@ -298,7 +298,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       through_activations(
           arrays, at + i * kWidth, x.numbers[v],
           [&](int j) {
-            return Normaliser<T>{mean, mean_low, rstd * weight[j], bias[j]};
+            return Normalizer<T>{mean, mean_low, rstd * weight[j], bias[j]};
           },
           dz.numbers[v]);
       NORMA_UNROLL
@@ -402,11 +402,11 @@ bool rows_forward(DType dtype, const NormProblem& problem, const NormPointers& a
     const bool plain = is_plain(problem, typed);
     if (plan.width > 0) {
       dispatch_vectors<kWidth, kForwardLimits.of_lane>(plan.vectors, [&](auto vectors) {
-        run(plain ? normalise_rows<S, vectors, false, true> : normalise_rows<S, vectors, false, false>, 0);
+        run(plain ? normalize_rows<S, vectors, false, true> : normalize_rows<S, vectors, false, false>, 0);
       });
     } else {
       dispatch_vectors<kWidth, kForwardLimits.of_thread>(plan.vectors, [&](auto vectors) {
-        run(plain ? normalise_rows<S, vectors, true, true> : normalise_rows<S, vectors, true, false>,
+        run(plain ? normalize_rows<S, vectors, true, true> : normalize_rows<S, vectors, true, false>,
             BlockTeam::kBytes);
       });
     }

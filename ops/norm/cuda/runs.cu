@@ -128,19 +128,19 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) add_runs(RunPlan plan, const 
 }
 
 template <class S, int width, bool shared>
-NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalise_runs(RunPlan plan, ForwardArrays<S> arrays) {
+NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads) normalize_runs(RunPlan plan, ForwardArrays<S> arrays) {
   using T = compute_t<S>;
   const int rank = lane() & (plan.lanes - 1);
   for_each_run(plan, [&](int64_t run, bool there) {
     const Place place = place_of(plan.of_runs.shape, run);
-    const auto normalise = normaliser(arrays, arrays.weight, arrays.bias, place.set(plan.of_runs.shape),
+    const auto normalize = normalizer(arrays, arrays.weight, arrays.bias, place.set(plan.of_runs.shape),
                                       plan.of_runs.affine.present ? weight_of(plan.of_runs.affine, place) : int64_t{0});
     const int64_t base = run * plan.length;
     const auto write = [&](int64_t i, int begin, int end) {
       T x[width];
       load<S, width>(arrays.x + base + i, x);
-      return write_normalised(
-          arrays, base + i, x, [&](int) { return normalise; }, begin, end);
+      return write_normalized(
+          arrays, base + i, x, [&](int) { return normalize; }, begin, end);
     };
     if (arrays.bits == nullptr) {
       if (there) {
@@ -360,7 +360,7 @@ bool runs_forward(DType dtype, const NormProblem& problem, const NormPointers& a
                     pivots.data(), sums.data());
       }
       if (typed.y != nullptr) {
-        launch(blocks, kRunThreads, 0, stream, normalise_runs<S, width, shared>, plan, typed);
+        launch(blocks, kRunThreads, 0, stream, normalize_runs<S, width, shared>, plan, typed);
       }
     });
     return true;

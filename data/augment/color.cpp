@@ -1,4 +1,4 @@
-#include "data/augment/colour.h"
+#include "data/augment/color.h"
 
 #include "base/error.h"
 #include "base/range.h"

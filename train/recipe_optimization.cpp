@@ -132,7 +132,7 @@ std::vector<std::string> clip_mode_names() {
   return {"norm", "value", "agc"};
 }
 
-void check_optimisation(const Recipe& recipe) {
+void check_optimization(const Recipe& recipe) {
   const std::string& scale = recipe.lr_base_scale;
   check(scale.empty() || scale == "linear" || scale == "sqrt", "train",
         "lr-base-scale: expected linear or sqrt, got '{}'", scale);
@@ -212,14 +212,14 @@ void clip_gradients(const Recipe& recipe, const nn::Module& model, const nn::Opt
   }
   const double limit = recipe.clip_grad * optimizer.grad_scale();
   if (recipe.clip_mode == "norm") {
-    nn::clip_gradients_by_norm(optimizer.parameters(), limit);
+    nn::clip_grad_norm_(optimizer.parameters(), limit);
   } else if (recipe.clip_mode == "value") {
-    nn::clip_gradients_by_value(optimizer.parameters(), limit);
+    nn::clip_grad_value_(optimizer.parameters(), limit);
   } else {
     recipe_option("clip-mode").check_value(recipe);
     Tensors parameters = model.parameters();
     parameters.resize(parameters.size() - std::min(parameters.size(), size_t{2}));
-    nn::clip_gradients_adaptively(parameters, {.factor = limit});
+    nn::adaptive_clip_grad(parameters, {.factor = limit});
   }
 }
 
