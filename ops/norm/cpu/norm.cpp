@@ -158,15 +158,15 @@ class SetPass {
   size_t count_;
 };
 
-/// Copies the elements of `sets` neighbouring sets of one outer index to `to`, set after set.
+/// Copies the elements of `sets` neighbouring sets of one outer index to `to`, a set every `stride` numbers.
 template <class S, class T = compute_t<S>>
-void gather_sets(const NormShape& shape, const S* x, int64_t first_set, int64_t sets, T* to) {
+void gather_sets(const NormShape& shape, const S* x, int64_t first_set, int64_t sets, T* to, int64_t stride) {
   const int64_t outer = first_set / shape.kept;
   for (int64_t a = 0; a < shape.reduce_outer; ++a) {
     const int64_t row = (outer * shape.reduce_outer + a) * shape.kept + first_set % shape.kept;
     const S* from = x + row * shape.reduce_inner;
     for (int64_t set = 0; set < sets; ++set, from += shape.reduce_inner) {
-      std::transform(from, from + shape.reduce_inner, to + set * shape.set_size() + a * shape.reduce_inner,
+      std::transform(from, from + shape.reduce_inner, to + set * stride + a * shape.reduce_inner,
                      [](S number) { return static_cast<T>(number); });
     }
   }
@@ -177,18 +177,20 @@ void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arr
   using T = compute_t<S>;
   constexpr size_t kParts = 64;
   const NormShape& shape = problem.shape;
-  const int64_t together = std::min<int64_t>(shape.kept, 16);  // a line of the cache has elements of so many sets
+  // Some lines of the cache have elements of so many sets. Sets that began a power of two apart would share few lines.
+  const int64_t together = std::min(shape.kept, std::clamp<int64_t>((int64_t{1} << 22) / shape.set_size(), 16, 64));
+  const int64_t stride = shape.set_size() + 16;
   const int64_t blocks = ceil_div(shape.kept, together);
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (shape.set_size() * together));
   parallel_for(0, shape.outer * blocks, grain, [&](int64_t begin, int64_t end) {
-    std::vector<T> numbers(static_cast<size_t>(together * shape.set_size()));
+    std::vector<T> numbers(static_cast<size_t>(together * stride));
     for (int64_t task = begin; task < end; ++task) {
       const int64_t kept = task % blocks * together;
       const int64_t first_set = task / blocks * shape.kept + kept;
       const int64_t sets = std::min(together, shape.kept - kept);
-      gather_sets(shape, arrays.x, first_set, sets, numbers.data());
+      gather_sets(shape, arrays.x, first_set, sets, numbers.data(), stride);
       for (int64_t set = 0; set < sets; ++set) {
-        const SetPass<T, kParts> pass(numbers.data() + set * shape.set_size(), shape.set_size());
+        const SetPass<T, kParts> pass(numbers.data() + set * stride, shape.set_size());
         store_statistics(problem, textbook_moments<T>(problem, pass), arrays, first_set + set);
       }
     }
@@ -240,7 +242,7 @@ void store_scaled_statistics(const NormProblem& problem, const ForwardArrays<S>&
   using T = compute_t<S>;
   const int64_t count = problem.shape.set_size();
   std::vector<T> numbers(static_cast<size_t>(count));
-  gather_sets(problem.shape, arrays.x, set, 1, numbers.data());
+  gather_sets(problem.shape, arrays.x, set, 1, numbers.data(), count);
   const SetStatistics<T> plain{arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
                                arrays.var == nullptr ? T(0) : arrays.var[set], true};
   store_set(arrays, set, scaled_statistics(problem, SetPass<T, 1>(numbers.data(), count), plain));
