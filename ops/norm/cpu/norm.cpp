@@ -177,7 +177,7 @@ void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arr
   using T = compute_t<S>;
   constexpr size_t kParts = 64;
   const NormShape& shape = problem.shape;
-  const int64_t together = std::min<int64_t>(shape.kept, 16);  // a line of the cache has elements of so many sets
+  const int64_t together = std::clamp<int64_t>(16 / shape.reduce_inner, 1, shape.kept);  // sets in a line of the cache
   const int64_t blocks = ceil_div(shape.kept, together);
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (shape.set_size() * together));
   parallel_for(0, shape.outer * blocks, grain, [&](int64_t begin, int64_t end) {
