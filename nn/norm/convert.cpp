@@ -222,8 +222,14 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
   constexpr std::string_view op = "fold_batch_norm";
   check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
   for (const FoldPair& pair : pairs) {
-    check(pair.norm->evaluation()->mean.defined(), op, "model: expected running statistics in '{}', got none",
+    const BatchEvaluation norm = *pair.norm->evaluation();
+    check(norm.mean.defined() && norm.var.defined(), op, "model: expected running statistics in '{}', got none",
           pair.path);
+    const int64_t channels = pair.conv->weight().size(0);
+    for (const Tensor& x : {norm.mean, norm.var, norm.weight, norm.bias}) {
+      check(!x.defined() || x.numel() == channels, op, "model: expected {} numbers in each tensor of '{}', got {}",
+            channels, pair.path, x.defined() ? x.numel() : 0);
+    }
   }
 
   struct Old {

@@ -126,12 +126,19 @@ int64_t fold_statistics(Module& model, Module& old) {
   const std::vector<ChangedNorm> changed = changed_norms(kOp, model, old);
   for (const ChangedNorm& norm : changed) {  // all of them before the first change
     const auto statistics = evaluation_of(*norm.before);
-    check(statistics && statistics->mean.defined(), kOp, "'{}': expected running statistics to fold, got {}", norm.path,
-          norm.before->name());
+    check(statistics && statistics->mean.defined() && statistics->var.defined(), kOp,
+          "'{}': expected running statistics to fold, got {}", norm.path, norm.before->name());
     check(sets_of(*norm.after) || has_alpha(*norm.after), kOp,
           "'{}': expected batch, group, layer2d, instance, simple2d, rms2d, dyt or derf, got {}", norm.path,
           norm.after->name());
-    const WeightAndBias has_weight(kOp, norm.path, *norm.after);
+    // What a norm of a user's own says of itself may not fit its channels.
+    const int64_t channels = WeightAndBias(kOp, norm.path, *norm.after).weight.numel();
+    check(statistics->mean.numel() == channels && statistics->var.numel() == channels, kOp,
+          "'{}': expected running mean and variance of {} channels, got {} and {}", norm.path, channels,
+          statistics->mean.numel(), statistics->var.numel());
+    const int64_t of_set = sets_of(*norm.after).value_or(NormSets{}).channels;
+    check(of_set > 0 && channels % of_set == 0, kOp, "'{}': sets(): expected channels that divide {}, got {}",
+          norm.path, channels, of_set);
   }
   const NoGradGuard no_grad;
   const Modes modes(model);

@@ -239,7 +239,7 @@ Tensors deviation_backward(const NormNode& node, const Tensor& dy, NeededGradien
     const Tensor sums = sum(mul(reshape(gradients[0], sizes), x), split_axes(spec), {.keepdim = true});
     const double count = static_cast<double>(x.numel()) / static_cast<double>(sums.numel());
     const Tensor by_xhat =
-        mul(mul(sums, over_split(node, rstd_row(node))), 1 / (count - static_cast<double>(spec.correction)));
+        mul(mul(sums, 1 / (count - static_cast<double>(spec.correction))), over_split(node, rstd_row(node)));
     NormSpec centred = spec;
     centred.affine = {};
     centred.centring = Centring::mean;

@@ -15,6 +15,7 @@
 #include "support.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -420,6 +421,41 @@ TEST_CASE("fold_statistics: a user's bounded norm whose slope is an alpha is fit
   for (const std::string name : {"1.alpha", "1.weight", "1.bias", "3.alpha", "3.weight", "3.bias"}) {
     CHECK(numbers(*own, name) == numbers(*dyt, name));
   }
+}
+
+TEST_CASE("fold_statistics: sets and statistics of a user's norm that do not fit its channels are refused") {
+  class OwnGroup : public Norm {
+   public:
+    OwnGroup(int64_t channels_of_set, int64_t of_mean) : channels_of_set_(channels_of_set), mean_(zeros({of_mean})) {
+      weight_ = register_parameter("weight", ones({8}));
+    }
+    Tensor forward_act(const Tensor& x, const ActOptions& then) override { return activate(x, then); }
+    [[nodiscard]] std::string name() const override { return "OwnGroup"; }
+    [[nodiscard]] int64_t channels() const override { return 8; }
+    [[nodiscard]] std::optional<nn::NormSets> sets() const override {
+      return nn::NormSets{.channels = channels_of_set_};
+    }
+    [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override {
+      return BatchEvaluation{.mean = mean_, .var = ones_like(mean_), .weight = weight_, .bias = {}};
+    }
+
+   private:
+    int64_t channels_of_set_;
+    Tensor mean_, weight_;
+  };
+  const auto with_own = [](int64_t channels_of_set, int64_t of_mean) {
+    auto net = two_norms("batch");
+    net->replace_module("1", std::make_shared<OwnGroup>(channels_of_set, of_mean));
+    return net;
+  };
+  const auto batch = two_norms("batch");
+  for (const int64_t wrong : {-1, 0, 3, 16}) {
+    CHECK(error_of([&] { fold_statistics(*with_own(wrong, 8), *batch); }) ==
+          fmt::format("fold_statistics: '1': sets(): expected channels that divide 8, got {}", wrong));
+  }
+  CHECK(error_of([&] { fold_statistics(*batch, *with_own(8, 9)); }) ==
+        "fold_statistics: '1': expected running mean and variance of 8 channels, got 9 and 9");
+  CHECK(fold_statistics(*with_own(4, 8), *batch) == 1);
 }
 
 TEST_CASE("calibrate_norms: all layers of a ResNet and a ConvNeXt, in both directions") {

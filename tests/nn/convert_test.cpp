@@ -13,6 +13,8 @@
 #include "ops/shape/copy.h"
 #include "support.h"
 
+#include <utility>
+
 using namespace norma;
 using namespace norma::nn;
 using norma::test::differ;
@@ -372,6 +374,28 @@ TEST_CASE("fold_batch_norm: errors leave the model as it was") {
   CHECK(error_of([&] {
           fold_batch_norm(untracked, random_tensor({1, 2, 3, 3}, 1, DType::float32));
         }) == "fold_batch_norm: model: expected running statistics in '1', got none");
+
+  class Own : public Norm {  // says of itself what does not fit its three channels
+   public:
+    explicit Own(BatchEvaluation said) : said_(std::move(said)) {}
+    Tensor forward_act(const Tensor& x, const ActOptions& then) override { return activate(x, then); }
+    [[nodiscard]] std::string name() const override { return "Own"; }
+    [[nodiscard]] int64_t channels() const override { return 3; }
+    [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override { return said_; }
+
+   private:
+    BatchEvaluation said_;
+  };
+  const auto refusal = [](const BatchEvaluation& said) {
+    Sequential own{std::make_shared<Conv2d>(2, 3, 1), std::make_shared<Own>(said)};
+    return error_of([&] { fold_batch_norm(own, random_tensor({1, 2, 3, 3}, 1, DType::float32)); });
+  };
+  const std::string two = "fold_batch_norm: model: expected 3 numbers in each tensor of '1', got 2";
+  CHECK(refusal({.mean = zeros({3})}) == "fold_batch_norm: model: expected running statistics in '1', got none");
+  CHECK(refusal({.mean = zeros({2}), .var = ones({3})}) == two);
+  CHECK(refusal({.mean = zeros({3}), .var = ones({2})}) == two);
+  CHECK(refusal({.mean = zeros({3}), .var = ones({3}), .weight = ones({2})}) == two);
+  CHECK(refusal({.mean = zeros({3}), .var = ones({3}), .bias = ones({2})}) == two);
 }
 
 TEST_CASE("fold_batch_norm: after an error a 16-bit model has its dtype and weights") {

@@ -199,6 +199,17 @@ TEST_CASE("normalize: the gradient of x / std where the mean is large") {
   }
 }
 
+TEST_CASE("normalize: the gradient of x / std where its sum over a set times 1 / std leaves float32") {
+  const NormSpec spec{.reduce = {1}, .affine = {1}, .eps = 0, .centring = Centring::deviation, .correction = 1};
+  const Tensor noise = random_tensor({3, 1024}, 4);
+  const Tensor values = random_tensor({3, 1024}, 5);
+  const Tensor x = to(mul(values, 1e-36), DType::float32).detach();
+  const Tensor dy = to(add(values, noise), DType::float32).detach();
+  const Tensor narrow = run(x, spec, dy)[1];
+  const Tensor wide = run(to(x, DType::float64), spec, to(dy, DType::float64))[1];
+  CHECK(max_difference(narrow, wide) <= 1e-5 * largest(wide));
+}
+
 TEST_CASE("batch_norm: with running statistics a NaN in x does not reach dx") {
   for (const Sizes& sizes : {Sizes{4, 3, 5, 7}, Sizes{2, 3, 20, 20}, Sizes{64, 3}}) {
     Tensor x = copy_of(random_tensor(sizes, 1, DType::float32));

@@ -177,8 +177,10 @@ void textbook_statistics(const NormProblem& problem, const ForwardArrays<S>& arr
   using T = compute_t<S>;
   constexpr size_t kParts = 64;
   const NormShape& shape = problem.shape;
-  // Some lines of the cache have elements of so many sets. Sets that began a power of two apart would share few lines.
-  const int64_t together = std::min(shape.kept, std::clamp<int64_t>((int64_t{1} << 22) / shape.set_size(), 16, 64));
+  // Some lines of the cache have elements of so many sets, where a set has no long runs of its own. Sets that began a
+  // power of two apart would share few lines.
+  const int64_t in_lines = std::clamp<int64_t>((int64_t{1} << 22) / shape.set_size(), 16, 64);
+  const int64_t together = shape.reduce_inner >= 16 ? 1 : std::min(shape.kept, in_lines);
   const int64_t stride = shape.set_size() + 16;
   const int64_t blocks = ceil_div(shape.kept, together);
   const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (shape.set_size() * together));
