@@ -25,31 +25,31 @@ void put_fixed(std::string& out, uint64_t bits, int bytes) {
 
 /// A message in the wire format of protocol buffers: a field begins with its number and the kind of its value; numbers
 /// are little-endian.
-struct Message {
+struct WireMessage {
   std::string bytes = {};
 
-  Message& add(int field, int64_t value) {
+  WireMessage& add(int field, int64_t value) {
     put_varint(static_cast<uint64_t>(field) << 3);
     put_varint(static_cast<uint64_t>(value));
     return *this;
   }
-  Message& add(int field, double value) {
+  WireMessage& add(int field, double value) {
     put_varint(static_cast<uint64_t>(field) << 3 | 1);
     put_fixed(bytes, std::bit_cast<uint64_t>(value), 8);
     return *this;
   }
-  Message& add(int field, float value) {
+  WireMessage& add(int field, float value) {
     put_varint(static_cast<uint64_t>(field) << 3 | 5);
     put_fixed(bytes, std::bit_cast<uint32_t>(value), 4);
     return *this;
   }
-  Message& add(int field, std::string_view content) {
+  WireMessage& add(int field, std::string_view content) {
     put_varint(static_cast<uint64_t>(field) << 3 | 2);
     put_varint(content.size());
     bytes += content;
     return *this;
   }
-  Message& add(int field, std::span<const double> values) {
+  WireMessage& add(int field, std::span<const double> values) {
     std::string packed;
     for (const double value : values) {
       put_fixed(packed, std::bit_cast<uint64_t>(value), 8);
@@ -69,7 +69,7 @@ struct Message {
 /// Event: wall_time = 1, step = 2, and one of file_version = 3, summary = 5, session_log = 7.
 std::string event(int64_t step, int field, std::string_view content) {
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-  return Message().add(1, now.count()).add(2, step).add(field, content).bytes;
+  return WireMessage().add(1, now.count()).add(2, step).add(field, content).bytes;
 }
 constexpr int kFileVersion = 3;
 constexpr int kSummary = 5;
@@ -134,7 +134,8 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
   }
   write(event(0, kFileVersion, "brain.Event:2"));
   if (first_step > 0) {
-    write(event(first_step, kSessionLog, Message().add(1, int64_t{1}).bytes));  // SessionLog: status = 1, START is 1
+    // SessionLog: status = 1, START is 1
+    write(event(first_step, kSessionLog, WireMessage().add(1, int64_t{1}).bytes));
   }
 }
 
@@ -151,9 +152,9 @@ void EventFile::write(const std::string& event) {
 }
 
 void EventFile::add_scalars(int64_t step, const Scalars& scalars) {
-  Message summary;  // Summary: value = 1; Value: tag = 1, simple_value = 2
+  WireMessage summary;  // Summary: value = 1; Value: tag = 1, simple_value = 2
   for (const auto& [tag, number] : scalars) {
-    summary.add(1, Message().add(1, tag).add(2, static_cast<float>(number)).bytes);
+    summary.add(1, WireMessage().add(1, tag).add(2, static_cast<float>(number)).bytes);
   }
   if (!scalars.empty()) {
     write(event(step, kSummary, summary.bytes));
@@ -194,11 +195,11 @@ void EventFile::add_histogram(int64_t step, std::string_view tag, std::span<cons
       counts[std::min(bucket, kBuckets - 1)] += 1;
     }
   }
-  Message histogram;  // HistogramProto: min, max, num, sum, sum_squares = 1 … 5, bucket_limit = 6, bucket = 7
+  WireMessage histogram;  // HistogramProto: min, max, num, sum, sum_squares = 1 … 5, bucket_limit = 6, bucket = 7
   histogram.add(1, least).add(2, most).add(3, static_cast<double>(count)).add(4, sum).add(5, squares);
   histogram.add(6, std::span<const double>(limits)).add(7, std::span<const double>(counts));
-  const std::string value = Message().add(1, tag).add(5, histogram.bytes).bytes;  // Value: tag = 1, histo = 5
-  write(event(step, kSummary, Message().add(1, value).bytes));
+  const std::string value = WireMessage().add(1, tag).add(5, histogram.bytes).bytes;  // Value: tag = 1, histo = 5
+  write(event(step, kSummary, WireMessage().add(1, value).bytes));
 }
 
 }  // namespace norma::train
