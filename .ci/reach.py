@@ -56,6 +56,16 @@ def room(name):
 
 
 @cache
+def shared_by(name):
+    """The headers of rooms' tests that a test includes, directly or not."""
+    found = set()
+    for included in re.findall(r'#include "(\w+/[^"]+)"', text(name)):
+        if text(f'tests/{included}'):
+            found |= {f'tests/{included}', *shared_by(f'tests/{included}')}
+    return found
+
+
+@cache
 def tests_of(name):
     """What the tests of a room read: rooms by their includes, files of the tree by their names."""
     folder = f'tests/{name}/'
@@ -63,6 +73,7 @@ def tests_of(name):
     for file in files():
         if not file.startswith(folder) or not SOURCE.search(file):
             continue
+        reads |= shared_by(file)
         for included in re.findall(r'#include [<"](?:norma/)?(\w+)[/.]', text(file)):
             if included in rooms() and included != 'tests':
                 reads |= set(room(included))

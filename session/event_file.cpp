@@ -134,8 +134,8 @@ EventFile::EventFile(const std::filesystem::path& folder, int64_t first_step) {
   }
   write(event(0, kFileVersion, "brain.Event:2"));
   if (first_step > 0) {
-    write(
-        event(first_step, kSessionLog, WireMessage().add(1, int64_t{1}).bytes));  // SessionLog: status = 1, START is 1
+    // SessionLog: status = 1, START is 1
+    write(event(first_step, kSessionLog, WireMessage().add(1, int64_t{1}).bytes));
   }
 }
 

@@ -98,7 +98,7 @@ class Trainer {
  public:
   /// Throws Error for an invalid recipe, data that cannot be read, and an output folder that cannot be written.
   explicit Trainer(Recipe recipe, TrainerOptions options = {});
-  /// Goes on from a checkpoint. Throws Error as TrainingState::resume().
+  /// Goes on from a checkpoint. Throws Error as resume_run() (session/resume.h).
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
   /// Trains to the end, or until interrupted() (train/stop.h). Writes a checkpoint at the end of every epoch, at the
@@ -134,7 +134,7 @@ class Trainer {
   }
   /// "images 14 → 13" if the run goes on with another number of training images; else "".
   [[nodiscard]] const std::string& images_change() const { return images_change_; }
-  /// Of a resumed run, as TrainingState::rate_jump().
+  /// Of a resumed run, as train::rate_jump() (session/resume.h).
   [[nodiscard]] const std::string& rate_jump() const { return rate_jump_; }
   /// What was and was not taken of Recipe::initial_checkpoint; "" where nothing was loaded.
   [[nodiscard]] const std::string& initial_weights() const { return state_.initial; }

@@ -84,6 +84,13 @@ class Reach(unittest.TestCase):
         self.change('tests/ops/pool_test.cpp')
         self.assertEqual(self.reached(), {'release:ops', 'release:house', 'emulated:ops', 'asan:ops', 'cuda'})
 
+    def test_a_header_of_tests_reaches_the_rooms_whose_tests_include_it(self):
+        self.change('tests/train/two_classes.h')
+        self.assertEqual(self.reached(), {'release:train', 'release:session', 'asan:train', 'asan:session', 'cuda'})
+        self.git(self.tree, 'reset', '--quiet', '--hard', self.noted)
+        self.change('tests/ops/formula_values.h')  # by way of ops/norm_reference.h
+        self.assertLessEqual({'release:ops', 'release:nn', 'emulated:nn'}, self.reached())
+
     def test_a_kernel_reaches_the_portable_build(self):
         self.change('ops/norm/cpu/rows.cpp')
         self.assertLessEqual({'portable', 'wheel', 'asan:ops', 'emulated:nn', 'cuda', 'release:lab'}, self.reached())
