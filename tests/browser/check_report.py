@@ -58,7 +58,7 @@ OVERLAPS = """
 })
 """
 
-FOCUSABLE = "[...document.querySelectorAll('a[href], summary, [tabindex]')].filter(e => e.checkVisibility())"
+FOCUSABLE = "[...document.querySelectorAll('a[href], summary, input, [tabindex]')].filter(e => e.checkVisibility())"
 
 
 class Report:
