@@ -152,8 +152,8 @@ void Truth::take_formula(const Norm& norm, const Inputs& inputs) {
   for (const formula::Number& y : evaluation.output()) {
     y_.push_back(y.value);
   }
-  const Wide size = root_mean_square(y_);
-  output_unit_ = {norm.relative && size > 0 ? size : std::max(Wide(1), size)};
+  const Wide typical = root_mean_square(y_);
+  output_unit_ = {norm.relative && typical > 0 ? typical : std::max(Wide(1), typical)};
   auto gradients = evaluation.gradients(inputs.dy, /* by_output= */ true);
   const auto unit = [](Wide known) { return known > 0 ? known : 1; };
   dx_unit_ = {unit(std::max<Wide>(root_mean_square(gradients["x"].sizes), norm.least_dx))};
