@@ -65,8 +65,8 @@ Invariance BatchNorm::invariance() const {
   return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
 }
 
-std::optional<NormSets> BatchNorm::sets() const {
-  return running_mean_.defined() ? std::optional(NormSets{.channels = 1, .eps = options_.eps}) : std::nullopt;
+std::optional<StatisticSets> BatchNorm::sets() const {
+  return running_mean_.defined() ? std::optional(StatisticSets{.channels = 1, .eps = options_.eps}) : std::nullopt;
 }
 
 std::optional<BatchEvaluation> BatchNorm::evaluation() const {

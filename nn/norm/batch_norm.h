@@ -33,7 +33,7 @@ class BatchNorm : public Norm {
   /// Invariance::none where the running statistics normalize: they do not follow a change of this input.
   [[nodiscard]] Invariance invariance() const override;
   /// None without running statistics.
-  [[nodiscard]] std::optional<NormSets> sets() const override;
+  [[nodiscard]] std::optional<StatisticSets> sets() const override;
   [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override;
   [[nodiscard]] const BatchNormLayerOptions& options() const { return options_; }
   /// In training, x is a part of a batch from now on: see BatchNormOptions::parts. Ghost batch norm and batch renorm
@@ -145,7 +145,7 @@ class FrozenBatchNorm2d : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
-  [[nodiscard]] std::optional<NormSets> sets() const override { return NormSets{.channels = 1, .eps = eps_}; }
+  [[nodiscard]] std::optional<StatisticSets> sets() const override { return StatisticSets{.channels = 1, .eps = eps_}; }
   [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override {
     return BatchEvaluation{running_mean_, running_var_, weight_, bias_, eps_};
   }
@@ -182,7 +182,9 @@ class InstanceNorm : public Norm {
   [[nodiscard]] int64_t channels() const override { return channels_; }
   /// As BatchNorm's.
   [[nodiscard]] Invariance invariance() const override;
-  [[nodiscard]] std::optional<NormSets> sets() const override { return NormSets{.channels = 1, .eps = options_.eps}; }
+  [[nodiscard]] std::optional<StatisticSets> sets() const override {
+    return StatisticSets{.channels = 1, .eps = options_.eps};
+  }
   [[nodiscard]] double eps() const { return options_.eps; }
 
  protected:

@@ -21,7 +21,7 @@ struct Inputs {
 };
 
 /// As Norm's functions; none for another module.
-std::optional<NormSets> sets_of(const Module& module) {
+std::optional<StatisticSets> sets_of(const Module& module) {
   const auto* norm = dynamic_cast<const Norm*>(&module);
   return norm == nullptr ? std::nullopt : norm->sets();
 }
@@ -31,7 +31,7 @@ std::optional<BatchEvaluation> evaluation_of(const Module& module) {
 }
 
 /// Mean and deviation of v, the norm's value before weight and bias.
-MeanAndDeviation values_in_sets(const NormSets& sets, const Inputs& x) {
+MeanAndDeviation values_in_sets(const StatisticSets& sets, const Inputs& x) {
   MeanAndDeviation v{.mean = x.mean, .deviation = x.mean};
   const auto size = static_cast<size_t>(sets.channels);
   for (size_t first = 0; first < x.mean.size(); first += size) {
@@ -115,7 +115,7 @@ void fold(const ChangedNorm& changed) {
   for (size_t c = 0; c < x.var.size(); ++c) {
     output.deviation[c] = std::abs(output.deviation[c]) * std::sqrt(x.var[c] / (x.var[c] + old.eps));
   }
-  const std::optional<NormSets> sets = sets_of(norm);
+  const std::optional<StatisticSets> sets = sets_of(norm);
   const MeanAndDeviation v = sets ? values_in_sets(*sets, x) : values_of_normal(changed, parameters, x);
   parameters.match(output, v, old_weights(changed, channels));
 }
@@ -136,7 +136,7 @@ int64_t fold_statistics(Module& model, Module& old) {
     check(statistics->mean.numel() == channels && statistics->var.numel() == channels, kOp,
           "'{}': expected running mean and variance of {} channels, got {} and {}", norm.path, channels,
           statistics->mean.numel(), statistics->var.numel());
-    const int64_t of_set = sets_of(*norm.after).value_or(NormSets{}).channels;
+    const int64_t of_set = sets_of(*norm.after).value_or(StatisticSets{}).channels;
     check(of_set > 0 && channels % of_set == 0, kOp, "'{}': sets(): expected channels that divide {}, got {}",
           norm.path, channels, of_set);
   }

@@ -28,7 +28,7 @@ struct Bend {
 
 /// The sets of elements whose statistics a norm of (N, channels, H, W) takes: some channels of one image, all pixels or
 /// one.
-struct NormSets {
+struct StatisticSets {
   int64_t channels = 1;  ///< of a set, neighbours
   bool subtracts_mean = true;
   bool has_variance = true;  ///< false: divides by the root mean square
@@ -60,7 +60,7 @@ class Norm : public Module {
   [[nodiscard]] virtual std::optional<Bend> bend() const { return {}; }
   /// None for a norm without sets, and for one whose y is more than weight * (x - mean) / root + bias. Those of batch
   /// norm have a channel each, with the running statistics.
-  [[nodiscard]] virtual std::optional<NormSets> sets() const { return {}; }
+  [[nodiscard]] virtual std::optional<StatisticSets> sets() const { return {}; }
   /// None unless it is a batch norm, which may be frozen.
   [[nodiscard]] virtual std::optional<BatchEvaluation> evaluation() const { return {}; }
   /// False for a weight that does not scale the output, so that its 0 is another norm's 1.
@@ -195,7 +195,9 @@ class LayerNorm2d : public ChannelNorm {
  public:
   explicit LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
-  [[nodiscard]] std::optional<NormSets> sets() const override { return NormSets{.channels = channels(), .eps = eps()}; }
+  [[nodiscard]] std::optional<StatisticSets> sets() const override {
+    return StatisticSets{.channels = channels(), .eps = eps()};
+  }
 };
 
 struct RmsNorm2dLayerOptions {
@@ -208,8 +210,8 @@ class RMSNorm2d : public ChannelNorm {
  public:
   explicit RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
-  [[nodiscard]] std::optional<NormSets> sets() const override {
-    return NormSets{.channels = channels(), .subtracts_mean = false, .has_variance = false, .eps = eps()};
+  [[nodiscard]] std::optional<StatisticSets> sets() const override {
+    return StatisticSets{.channels = channels(), .subtracts_mean = false, .has_variance = false, .eps = eps()};
   }
 };
 
@@ -218,8 +220,8 @@ class SimpleNorm2d : public ChannelNorm {
  public:
   explicit SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
-  [[nodiscard]] std::optional<NormSets> sets() const override {
-    return NormSets{.channels = channels(), .subtracts_mean = false, .eps = eps()};
+  [[nodiscard]] std::optional<StatisticSets> sets() const override {
+    return StatisticSets{.channels = channels(), .subtracts_mean = false, .eps = eps()};
   }
 };
 
@@ -230,8 +232,8 @@ class GroupNorm : public ChannelNorm {
   GroupNorm(int64_t groups, int64_t channels, const NormOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] int64_t groups() const { return groups_; }
-  [[nodiscard]] std::optional<NormSets> sets() const override {
-    return NormSets{.channels = channels() / groups_, .eps = eps()};
+  [[nodiscard]] std::optional<StatisticSets> sets() const override {
+    return StatisticSets{.channels = channels() / groups_, .eps = eps()};
   }
   /// A group of one channel takes the channel's mean away.
   [[nodiscard]] Invariance invariance() const override {

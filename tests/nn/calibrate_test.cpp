@@ -432,8 +432,8 @@ TEST_CASE("fold_statistics: sets and statistics of a user's norm that do not fit
     Tensor forward_act(const Tensor& x, const ActOptions& then) override { return activate(x, then); }
     [[nodiscard]] std::string name() const override { return "OwnGroup"; }
     [[nodiscard]] int64_t channels() const override { return 8; }
-    [[nodiscard]] std::optional<nn::NormSets> sets() const override {
-      return nn::NormSets{.channels = channels_of_set_};
+    [[nodiscard]] std::optional<nn::StatisticSets> sets() const override {
+      return nn::StatisticSets{.channels = channels_of_set_};
     }
     [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override {
       return BatchEvaluation{.mean = mean_, .var = ones_like(mean_), .weight = weight_, .bias = {}};
