@@ -18,7 +18,7 @@ struct Facts {
   std::vector<std::string> choices;
 };
 
-/// Of the program that run_command() has made last; only one at a time runs.
+/// The facts belong to the program that run_command() has made last; only one at a time runs.
 std::map<const CLI::Option*, Facts>& facts() {
   static std::map<const CLI::Option*, Facts> of_all;
   return of_all;

@@ -64,7 +64,7 @@ bool wants(const SweepOptions& options, std::string_view shape) {
   return std::find(options.shapes.begin(), options.shapes.end(), shape) != options.shapes.end();
 }
 
-/// Those of `norms` that the sweep's norms name, whatever their options.
+/// Returns those of `norms` that the sweep's norms name, whatever their options.
 std::vector<std::string> chosen_of(const SweepOptions& options, const std::vector<std::string>& norms) {
   std::vector<std::string> chosen;
   for (const std::string& name : norms) {

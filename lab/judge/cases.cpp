@@ -16,7 +16,7 @@ namespace norma::lab::judge {
 
 namespace {
 
-// Of the random numbers: a seed and its streams, behind that of x.
+// The random numbers have a seed and two streams, which come after the stream of x.
 constexpr uint64_t kSeed = 20;
 constexpr uint64_t kGradientStream = 1;
 constexpr uint64_t kParameterStreams = 2;

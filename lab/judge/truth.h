@@ -23,8 +23,8 @@ struct Errors {
 ///  - output: 1, or the root mean square of the set's true outputs if that is above 1;
 ///  - dx: 1 / sqrt(var + eps) of the set, times the root mean square of dx in that unit if that is above 1;
 ///  - dweight, dbias: the sum of |dy|, or of |dy * xhat| if that is larger, over the elements with that weight.
-/// Those of a formula are taken over the whole tensor: outputs of relative norms in their root mean square; dx in that
-/// of the sum of |dy * dy/dx|. dweight is that of every parameter but the bias.
+/// A formula's units are taken over the whole tensor: outputs of relative norms count in their root mean square, dx
+/// counts in that of the sum of |dy * dy/dx|. dweight is the error of every parameter but the bias.
 struct Accuracy {
   Errors output;
   Errors dx;
@@ -51,7 +51,7 @@ class Truth {
   Truth(const Norm& norm, const Inputs& inputs);
 
   [[nodiscard]] Accuracy accuracy(const Results& results) const;
-  /// Of a norm that is one normalize().
+  /// The definition of a norm that is one normalize().
   [[nodiscard]] const NormReference& reference() const { return *reference_; }
 
  private:
