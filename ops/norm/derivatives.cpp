@@ -1,4 +1,3 @@
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
@@ -13,8 +12,7 @@
 #include <iterator>
 
 // Gradients composed of other ops. With create_graph, backward is an op of its own: its values come from the kernels,
-// its derivatives from the same gradients composed of differentiable ops. For Centring::deviation the values are
-// composed, too, of two norms that have kernels.
+// its derivatives from the same gradients composed of differentiable ops.
 
 namespace norma::norm_detail {
 
@@ -219,39 +217,6 @@ Tensors composed_gradients(const NormNode& node, const Tensor& dy, NeededGradien
 }
 
 }  // namespace
-
-// With a constant rstd it is a norm with fixed stats of mean 0, whose dx is dx' = rstd * g. Through rstd comes
-//   -(x - mean) * rstd * (rstd * sum of dx' * x over the set / (n - correction))
-Tensors deviation_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
-  const NoGradGuard guard;
-  const AutocastOff no_autocast;
-  const DType dtype = compute_dtype(node.x.dtype());
-  NormNode constant = node;
-  constant.fixed_stats = true;
-  // Numbers of 16 bits become wide, since their gradients are to be rounded once.
-  constant.x = converted(node.x, dtype);
-  constant.residual = node.residual.defined() ? converted(node.residual, dtype) : Tensor{};
-  Tensors gradients = norm_backward(constant, converted(dy, dtype), needs);
-  if (needs.x) {
-    const NormSpec& spec = node.spec;
-    const Sizes sizes = split(node.x.sizes(), spec.groups);
-    const Tensor x = reshape(constant.x, sizes);
-    const Tensor sums = sum(mul(reshape(gradients[0], sizes), x), split_axes(spec), {.keepdim = true});
-    const double count = static_cast<double>(x.numel()) / static_cast<double>(sums.numel());
-    const Tensor by_xhat =
-        mul(mul(sums, 1 / (count - static_cast<double>(spec.correction))), over_split(node, rstd_row(node)));
-    NormSpec centred = spec;
-    centred.affine = {};
-    centred.centring = Centring::mean;
-    const Tensor xhat = normalize(constant.x, centred);
-    sub_(gradients[0], reshape(mul(reshape(xhat, sizes), by_xhat), node.x.sizes()));
-    gradients[0] = converted(gradients[0], node.x.dtype());
-  }
-  if (needs.residual) {
-    gradients[3] = node.activation == Activation::identity ? dy : converted(gradients[3], node.x.dtype());
-  }
-  return gradients;
-}
 
 Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
   Tensors gradients;

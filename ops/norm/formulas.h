@@ -268,18 +268,21 @@ struct InputGradient {
 ///   mean:  dx = rstd * (g - sum(g) / n - xhat * sum(g * xhat) / (n - k))
 ///   none:  dx = rstd * (g - xhat * sum(g * xhat) / n)
 ///   fixed: dx = rstd * g
+///   deviation: dx = rstd * (g - xhat * s / (n - k)), where y = x * rstd has s = sum(g * x * rstd)
+///     = sum(g * xhat) + mean * rstd * sum(g)
 class InputGradients {
  public:
   constexpr explicit InputGradients(const NormProblem& problem)
       : by_freedom_(1 / static_cast<double>(problem.shape.set_size() - problem.correction)),
-        by_count_(problem.centring == Centring::mean ? 1 / static_cast<double>(problem.shape.set_size()) : 0) {}
+        by_count_(problem.centring == Centring::mean ? 1 / static_cast<double>(problem.shape.set_size()) : 0),
+        deviation_(problem.centring == Centring::deviation) {}
 
   template <class T>
-  NORMA_FORMULA InputGradient<T> of(double rstd, double sum_g, double sum_g_xhat) const {
-    return {static_cast<T>(by_xhat(rstd, sum_g_xhat)), static_cast<T>(shift(rstd, sum_g))};
+  NORMA_FORMULA InputGradient<T> of(double mean, double rstd, double sum_g, double sum_g_xhat) const {
+    return {static_cast<T>(by_xhat(mean, rstd, sum_g, sum_g_xhat)), static_cast<T>(shift(rstd, sum_g))};
   }
-  [[nodiscard]] NORMA_FORMULA double by_xhat(double rstd, double sum_g_xhat) const {
-    return -rstd * sum_g_xhat * by_freedom_;
+  [[nodiscard]] NORMA_FORMULA double by_xhat(double mean, double rstd, double sum_g, double sum_g_xhat) const {
+    return -rstd * (deviation_ ? sum_g_xhat + mean * rstd * sum_g : sum_g_xhat) * by_freedom_;
   }
   /// 0 where nothing is subtracted, whatever the sum.
   [[nodiscard]] NORMA_FORMULA double shift(double rstd, double sum_g) const {
@@ -289,6 +292,7 @@ class InputGradients {
  private:
   double by_freedom_;
   double by_count_;
+  bool deviation_;
 };
 
 #undef NORMA_FORMULA

@@ -57,7 +57,7 @@ struct NormProblem {
   NormShape shape;
   AffineShape affine;
   Statistics statistics = Statistics::stable;
-  Centring centring = Centring::mean;  ///< mean or none
+  Centring centring = Centring::mean;  ///< forward: mean or none
   int64_t correction = 0;
   double eps = 0;
   /// The stats are constants that the caller brings (batch norm in evaluation).

@@ -56,8 +56,7 @@ kernels::NormProblem problem_of(const NormLayout& layout, const NormSpec& spec, 
           .shape = layout.shape(),
           .affine = layout.affine(),
           .statistics = spec.statistics,
-          // Statistics of a deviation are those about the mean. Fixed, they have none.
-          .centring = spec.centring == Centring::none ? Centring::none : Centring::mean,
+          .centring = spec.centring,
           .correction = spec.correction,
           .eps = spec.eps,
           .fixed_stats = fixed_stats};
@@ -89,7 +88,10 @@ void run_kernel(std::string_view op, const NormLayout& layout, const NormSpec& s
   in_order.x = layout.in_order(t.x);
   in_order.y = t.y.defined() ? layout.writable_in_order(t.y) : Tensor{};
   in_order.residual = t.residual.defined() ? layout.in_order(t.residual) : Tensor{};
-  const kernels::NormProblem problem = problem_of(layout, spec, fixed_stats);
+  kernels::NormProblem problem = problem_of(layout, spec, fixed_stats);
+  if (spec.centring == Centring::deviation) {
+    problem.centring = Centring::mean;  // about which its statistics are
+  }
   const kernels::NormKernels& kernels = *kernels::norm_kernels.at(op, device);
   const bool writes_bits = t.bits.defined() && in_order.y.storage() == t.y.storage() && kernels.can_write_bits(problem);
   if (!writes_bits) {
@@ -135,10 +137,12 @@ Tensor empty_stats(const Tensor& x, int64_t sets) {
   return empty({kernels::kStatsRows, sets}, {.dtype = compute_dtype(x.dtype()), .device = x.device()});
 }
 
-/// Makes the mean of some stats 0.
-void subtract_nothing(const Tensor& stats) {
-  static_assert(kernels::kMeanRow == 0 && kernels::kMeanLowRow == 1);
-  zero_(alias(stats, {2, stats.size(1)}, stats.strides(), 0));
+/// The stats with which x / deviation is a norm with fixed stats: the mean is 0.
+Tensor without_mean(const Tensor& stats) {
+  const Tensor result = zeros_like(stats);
+  const auto rstd_of = [](const Tensor& of) { return alias(of, {of.size(1)}, {1}, kernels::kRstdRow * of.size(1)); };
+  copy_into(rstd_of(stats), rstd_of(result));
+  return result;
 }
 
 /// The running statistics as the kernels take them; empty where their dtype is not that of the computation, or the
@@ -203,18 +207,14 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
                       .y = y,
                       .var = var,
                       .running = running};
-  // x / deviation is the norm with constant stats of mean 0, once the deviation is known.
-  const bool deviation = spec.centring == Centring::deviation && !fixed;
-  const bool in_two_steps = deviation && !norm_reference();
+  const bool in_two_steps = spec.centring == Centring::deviation && !fixed && !norm_reference();
   run_kernel(op, layout, spec, fixed, in_two_steps ? NormTensors{.x = x, .stats = stats, .var = var} : tensors);
   NormStatistics statistics;
   if (wants_var && (options.statistics != nullptr || running.mean == nullptr)) {
     statistics = in_order_of_axes(layout, x, spec, stats, var);
   }
-  if (deviation) {
-    subtract_nothing(stats);
-  }
   if (in_two_steps) {
+    tensors.stats = without_mean(stats);
     tensors.var = {};
     run_kernel(op, layout, spec, /* fixed_stats= */ true, tensors);
   }
@@ -273,9 +273,14 @@ Tensors backward_of(const NormNode& node, const Tensor& dy, const BackwardContex
   return c.create_graph() ? record_norm_backward(node, dy, needs) : norm_backward(node, dy, needs);
 }
 
+/// True iff y = x / deviation, with statistics of x.
+bool is_deviation(const NormNode& node) {
+  return node.spec.centring == Centring::deviation && !node.fixed_stats;
+}
+
 /// y of a node once more, from what the tape has kept.
 Tensor remade(const NormNode& node) {
-  const ForwardOptions fixed{.fixed_stats = node.stats,
+  const ForwardOptions fixed{.fixed_stats = is_deviation(node) ? without_mean(node.stats) : node.stats,
                              .then = {.activation = node.activation, .residual = node.residual}};
   const OpScope scope([&] { return OpWork{.op = node.op, .bytes = bytes_of(node.x, node.x, node.residual)}; });
   Tensor stats;
@@ -375,11 +380,7 @@ Tensor stats_for_backward(std::string_view op, const NormNode& node) {
   }
   // The walk of a normalize() with weight or bias gives its bits.
   const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), node.spec, node.affine);
-  const Tensor stats = compute_stats(op, layout, x, node.spec);
-  if (node.spec.centring == Centring::deviation) {
-    subtract_nothing(stats);
-  }
-  return stats;
+  return compute_stats(op, layout, x, node.spec);
 }
 
 NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec) {
@@ -405,6 +406,32 @@ Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var
 
 // --- backward -------------------------------------------------------------------------------------------------------
 
+namespace {
+
+/// norm_backward() of y = f(x * rstd * weight + residual), whose rstd depends on x, in two steps. With a constant rstd
+/// it is a norm with fixed stats, which gives dz, dweight and dbias; a kernel gives dx from dz (formulas.h).
+Tensors deviation_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
+  const bool activated = node.activation != Activation::identity;
+  const DType dtype = activated ? compute_dtype(node.x.dtype()) : node.x.dtype();  // dz is not rounded to 16 bits
+  NormNode constant = node;
+  constant.fixed_stats = true;
+  constant.stats = without_mean(node.stats);
+  constant.x = converted(node.x, dtype);
+  constant.residual = node.residual.defined() ? converted(node.residual, dtype) : Tensor{};
+  Tensors gradients =
+      norm_backward(constant, converted(dy, dtype), {false, needs.weight, needs.bias, activated || needs.residual});
+  if (needs.x) {
+    NormNode of_x = node;
+    static_cast<NormTensors&>(of_x) = {.x = constant.x, .weight = node.weight, .stats = node.stats};
+    gradients[0] =
+        converted(norm_backward(of_x, activated ? gradients[3] : dy, {true, false, false, false})[0], node.x.dtype());
+  }
+  gradients[3] = !needs.residual ? Tensor{} : activated ? converted(gradients[3], dy.dtype()) : dy;
+  return gradients;
+}
+
+}  // namespace
+
 Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs) {
   const Tensor& x = node.x;
   const DType dtype = compute_dtype(x.dtype());
@@ -424,7 +451,7 @@ Tensors norm_backward(const NormNode& node, const Tensor& dy, NeededGradients ne
   if (norm_reference()) {
     return backward_by_reference(node, layout, dy, needs);
   }
-  if (node.spec.centring == Centring::deviation && !node.fixed_stats) {
+  if (is_deviation(node) && (activated || needs.weight || needs.bias)) {
     return deviation_backward(node, dy, needs);
   }
   if (node.bits.defined() && !layout.view_in_order(dx.defined() ? dx : x).is_contiguous()) {

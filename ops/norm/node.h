@@ -79,11 +79,11 @@ void write_bits(std::string_view op, const Tensor& y, const Tensor& bits);
 Tensors kept(const NormTensors& tensors);
 NormNode with_kept(const NormNode& node, const BackwardContext& c);
 
-/// The stats of x: (kStatsRows, sets), see kernels.h; for Centring::deviation the mean is that of the deviation.
+/// The stats of x: (kStatsRows, sets), see kernels.h.
 /// `layout` belongs to x and spec. `var`, if not null, receives the variances, one per set.
 Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor& x, const NormSpec& spec,
                      Tensor* var = nullptr);
-/// The same, as backward takes them: nothing is subtracted with Centring::deviation.
+/// The same, as backward takes them.
 Tensor stats_for_backward(std::string_view op, const NormNode& node);
 /// Mean and variance of x.
 NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec);
@@ -99,8 +99,6 @@ void count_batch(Tensor batches);
 
 /// norm_backward() as an op of its own on the tape, for higher derivatives.
 Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradients needs);
-/// norm_backward() for Centring::deviation, composed of other norms.
-Tensors deviation_backward(const NormNode& node, const Tensor& dy, NeededGradients needs);
 
 // --- reference.cpp --------------------------------------------------------------------------------------------------
 

@@ -372,8 +372,11 @@ class ColumnsBackward {
     const bool weighted = along_ == Along::columns && arrays_.weight != nullptr;
     tile.sum_sets(sum, weighted ? weight_ : nullptr, set_sum_);
     tile.sum_sets(sum_xhat, weighted ? weight_ : nullptr, set_sum_xhat_);
+    const T* mean = arrays_.mean + tile.first_set;
     const T* rstd = arrays_.rstd + tile.first_set;
-    tile.spread(by_xhat_, [&](int64_t set) { return static_cast<T>(of_dx_.by_xhat(rstd[set], set_sum_xhat_[set])); });
+    tile.spread(by_xhat_, [&](int64_t set) {
+      return static_cast<T>(of_dx_.by_xhat(mean[set], rstd[set], set_sum_[set], set_sum_xhat_[set]));
+    });
     tile.spread(shift_, [&](int64_t set) { return static_cast<T>(of_dx_.shift(rstd[set], set_sum_[set])); });
   }
 

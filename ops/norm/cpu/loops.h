@@ -481,7 +481,7 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
 template <class S>
 bool computes_dz_apart(const BackwardArrays<S>& arrays) {
   return arrays.activation != Activation::identity && arrays.bits == nullptr &&
-         !(arrays.activation == Activation::relu && arrays.residual == nullptr);
+         !(arrays.activation == Activation::relu && arrays.residual == nullptr && arrays.dresidual == nullptr);
 }
 
 /// dz lies in memory.

@@ -224,7 +224,7 @@ class RowsBackward {
       const S* x_row = x + row * count_;
       const Pair<double> sums = gradient_sums(count_, Given<D>{dz_row}, x_row, c.mean, c.mean_low, c.rstd,
                                               Varying<T>{arrays_.weight + weight_of(affine, set)});
-      const auto gradient = of_dx_.of<double>(c.rstd, sums.first, sums.second);
+      const auto gradient = of_dx_.of<double>(c.mean, c.rstd, sums.first, sums.second);
       c.by_xhat = static_cast<T>(gradient.by_xhat);
       c.shift = static_cast<T>(gradient.shift);
     }

@@ -511,7 +511,8 @@ class RunsBackward {
       return;
     }
     runs_.for_each_from_the_end(first, last, sizeof(S), [&](int64_t k, int64_t r) {
-      write(outer, k, r, of_dx_.of<double>(arrays_.rstd[outer.set + k], sum[k - first], sum_xhat[k - first]));
+      const int64_t set = outer.set + k;
+      write(outer, k, r, of_dx_.of<double>(arrays_.mean[set], arrays_.rstd[set], sum[k - first], sum_xhat[k - first]));
     });
   }
 
@@ -636,7 +637,8 @@ class RunsBackward {
       const int64_t weight = runs_.weight(outer, k, r);
       if (k != last_k) {
         last_k = k;
-        gradient = of_dx_.template of<T>(arrays_.rstd[set], sum[k - first_sum], sum_xhat[k - first_sum]);
+        gradient =
+            of_dx_.template of<T>(arrays_.mean[set], arrays_.rstd[set], sum[k - first_sum], sum_xhat[k - first_sum]);
       }
       mean[i] = arrays_.mean[set];
       mean_low[i] = arrays_.mean_low[set];

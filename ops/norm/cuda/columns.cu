@@ -325,7 +325,7 @@ NORMA_DEVICE const InputGradient<T>* finish_tile(const NormProblem& problem, con
       store_weight_gradient(arrays, column, sum, sum_xhat);
     }
     const double weight = arrays.weight == nullptr ? 1.0 : static_cast<double>(arrays.weight[column]);
-    of_tile[mine] = input_gradient(problem, arrays.rstd[column], weight * sum, weight * sum_xhat);
+    of_tile[mine] = input_gradient(problem, arrays.mean[column], arrays.rstd[column], weight * sum, weight * sum_xhat);
   }
   sync_threads();
   return of_tile;

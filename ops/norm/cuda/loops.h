@@ -605,8 +605,9 @@ NORMA_DEVICE SetStatistics<T> scaled_statistics(const NormProblem& problem, cons
 
 /// The constants of a set's dx from its sums of g and g * xhat.
 template <class T>
-NORMA_DEVICE InputGradient<T> input_gradient(const NormProblem& problem, T rstd, double sum_g, double sum_g_xhat) {
-  return InputGradients(problem).of<T>(static_cast<double>(rstd), sum_g, sum_g_xhat);
+NORMA_DEVICE InputGradient<T> input_gradient(const NormProblem& problem, T mean, T rstd, double sum_g,
+                                             double sum_g_xhat) {
+  return InputGradients(problem).of<T>(static_cast<double>(mean), static_cast<double>(rstd), sum_g, sum_g_xhat);
 }
 
 /// Writes dweight and dbias of a weight, where they are wanted.
@@ -726,7 +727,7 @@ NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t we
       continue;
     }
     if (task < sets) {
-      gradients[task] = input_gradient(problem, arrays.rstd[task], sum, sum_xhat);
+      gradients[task] = input_gradient(problem, arrays.mean[task], arrays.rstd[task], sum, sum_xhat);
     } else {
       store_weight_gradient(arrays, task - sets, sum, sum_xhat);
     }

@@ -142,7 +142,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kAnyThreads)
     double sum_xhat = sums.total_second;
     team.sum(sum, sum_xhat);
     if (thread() == 0) {
-      gradients[set] = input_gradient(problem, rstd, sum, sum_xhat);
+      gradients[set] = input_gradient(problem, mean, rstd, sum, sum_xhat);
     }
   }
 }

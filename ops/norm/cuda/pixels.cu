@@ -627,8 +627,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kMostPixelThreads)
         if (pixel < plan.tile) {
           InputGradient<T> gradient{};
           if (tile.first_pixel + pixel < place.plane) {
-            const T of_pixel = arrays.rstd[tile.first_set + pixel];
-            gradient = gradients.of<T>(of_pixel, totals[0], totals[1]);
+            const int64_t set = tile.first_set + pixel;
+            gradient = gradients.of<T>(arrays.mean[set], arrays.rstd[set], totals[0], totals[1]);
           }
           by_xhat_of_tile[pixel] = gradient.by_xhat;
           shift_of_tile[pixel] = gradient.shift;

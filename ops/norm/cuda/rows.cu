@@ -320,7 +320,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
     InputGradient<T> gradient{};
     if (!problem.fixed_stats) {
       team.sum(sum, sum_xhat);
-      gradient = gradients.of<T>(static_cast<double>(rstd), static_cast<double>(sum), static_cast<double>(sum_xhat));
+      gradient = gradients.of<T>(static_cast<double>(mean), static_cast<double>(rstd), static_cast<double>(sum),
+                                 static_cast<double>(sum_xhat));
     }
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {

@@ -278,7 +278,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kRunThreads)
     team.sum(sum_dz, sum_dz_xhat);
     team.sum(sum_g, sum_g_xhat);
     if (lane() == 0) {
-      const auto gradient = input_gradient(problem, arrays.rstd[set], sum_g, sum_g_xhat);
+      const auto gradient = input_gradient(problem, arrays.mean[set], arrays.rstd[set], sum_g, sum_g_xhat);
       shared[0] = gradient.by_xhat;
       shared[1] = gradient.shift;
       if (piece == 0) {
