@@ -11,6 +11,7 @@
 #include "core/factory.h"
 #include "core/gradcheck.h"
 #include "core/memory_format.h"
+#include "core/op.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "core/tape.h"

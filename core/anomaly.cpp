@@ -13,7 +13,7 @@ namespace {
 
 thread_local bool anomaly_enabled_ = false;
 
-void check_finite(std::string_view op, std::string_view pass, std::string_view what, const Tensors& tensors,
+void check_finite(std::string_view op, std::string_view pass, std::string_view what, TensorList tensors,
                   std::optional<uint64_t> node) {
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined() || !is_floating(tensors[i].dtype())) {
@@ -42,7 +42,7 @@ bool anomaly_enabled() {
   return anomaly_enabled_;
 }
 
-void check_forward_is_finite(std::string_view op, const Tensors& outputs) {
+void check_forward_is_finite(std::string_view op, TensorList outputs) {
   check_finite(op, "forward", "output", outputs, std::nullopt);
 }
 

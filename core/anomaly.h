@@ -26,7 +26,7 @@ class NotFinite : public Error {
 };
 
 /// Throws NotFinite "op: forward gave NaN …" if a floating output holds NaN or Inf.
-void check_forward_is_finite(std::string_view op, const Tensors& outputs);
+void check_forward_is_finite(std::string_view op, TensorList outputs);
 /// Throws NotFinite "op: backward gave NaN …" if a gradient holds NaN or Inf. `node` is the number of the op.
 void check_backward_is_finite(std::string_view op, const Tensors& gradients, uint64_t node);
 

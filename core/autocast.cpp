@@ -99,23 +99,14 @@ void CastCache::convert_changed() {
   copy_all_into(from, to);
 }
 
-namespace {
-
-bool is_convertible(const Tensor& x) {
-  return x.defined() && is_floating(x.dtype()) && x.dtype() != DType::float64;
-}
-
-/// Keeps converted parameters (leaves that ask for a gradient) in the cache, since they are used more than once; not
-/// those that others may change unseen.
-Tensor converted(const Tensor& x, DType dtype, CastCache& cache) {
+Tensor detail::converted(const Tensor& x, DType dtype, CastCache& cache) {
   if (x.dtype() == dtype) {
     return x;
   }
+  // Parameters (leaves that ask for a gradient) are used more than once; others may change unseen.
   const bool is_kept = x.is_leaf() && x.requires_grad() && x.storage()->content().has_value();
   return is_kept ? cache.get(x, dtype) : cast(x, dtype);
 }
-
-}  // namespace
 
 Autocast::Autocast(DType dtype, CastPolicy policy, CastCache* cache)
     : policy_(std::move(policy)),
@@ -131,17 +122,6 @@ Autocast::Autocast(DType dtype, CastPolicy policy, CastCache* cache)
 
 Autocast::~Autocast() {
   detail::autocast_state = before_;
-}
-
-Tensor AutocastOp::converted_input(const Tensor& x) const {
-  if (!is_convertible(x) || rule_ == CastRule::keep) {
-    return x;
-  }
-  return converted(x, rule_ == CastRule::lower ? state_->dtype : DType::float32, *state_->cache);
-}
-
-Tensor AutocastOp::converted_like(const Tensor& other, const Tensor& x) const {
-  return is_convertible(other) && is_convertible(x) ? converted(other, x.dtype(), *state_->cache) : other;
 }
 
 }  // namespace norma

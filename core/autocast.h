@@ -84,8 +84,10 @@ struct AutocastState {
   const CastPolicy* policy;
   CastCache* cache;
 };
-/// The settings in force on this thread; nullptr: nothing is converted.
+/// The settings in force on this thread; nullptr: nothing is converted. core/op.h reads them.
 extern constinit thread_local const AutocastState* autocast_state;
+/// x in another dtype, from the cache if it is a parameter.
+Tensor converted(const Tensor& x, DType dtype, CastCache& cache);
 }  // namespace detail
 
 /// Turns autocast on for this thread while it lives; an inner Autocast takes over until it ends. A parameter is
@@ -120,45 +122,6 @@ class AutocastOff {
 
 inline bool autocast_enabled() {
   return detail::autocast_state != nullptr;
-}
-
-/// Every op of the policy begins with one:
-///   const AutocastOp op("conv2d");
-///   const Tensor x = op.input(input);
-///   const Tensor weight = op.like(uncast_weight, x);
-/// While it lives, autocast is off, so that the ops that this op calls follow its rule. Without an Autocast it costs
-/// one load.
-class AutocastOp {
- public:
-  /// `op` must be in CastPolicy::ops().
-  explicit AutocastOp(std::string_view op) : state_(detail::autocast_state) {
-    if (state_ != nullptr) {
-      rule_ = state_->policy->rule(op);
-      detail::autocast_state = nullptr;
-    }
-  }
-  ~AutocastOp() { detail::autocast_state = state_; }
-  AutocastOp(const AutocastOp&) = delete;
-  AutocastOp& operator=(const AutocastOp&) = delete;
-
-  /// An operand in the dtype that the rule asks for.
-  [[nodiscard]] Tensor input(const Tensor& x) const { return state_ == nullptr ? x : converted_input(x); }
-  /// `other` in the dtype of x, which input() returned: for ops that need one dtype for all operands.
-  [[nodiscard]] Tensor like(const Tensor& other, const Tensor& x) const {
-    return state_ == nullptr ? other : converted_like(other, x);
-  }
-
- private:
-  [[nodiscard]] Tensor converted_input(const Tensor& x) const;
-  [[nodiscard]] Tensor converted_like(const Tensor& other, const Tensor& x) const;
-
-  const detail::AutocastState* state_;
-  CastRule rule_ = CastRule::keep;
-};
-
-/// AutocastOp(op).input(x), for ops of one operand that call no other ops.
-inline Tensor autocast_input(std::string_view op, const Tensor& x) {
-  return autocast_enabled() ? AutocastOp(op).input(x) : x;
 }
 
 }  // namespace norma

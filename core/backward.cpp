@@ -1,10 +1,8 @@
 #include "core/anomaly.h"
-#include "core/autocast.h"
 #include "core/base_ops.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
+#include "core/op.h"
 
 #include <fmt/format.h>
 
@@ -354,8 +352,8 @@ class BackwardWalk {
     if (!options_.create_graph) {
       return copy;
     }
-    return record("clone", {gradient}, copy, {},
-                  [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+    return Op("clone").record({gradient}, copy, {},
+                              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
   }
 
   BackwardOptions options_;

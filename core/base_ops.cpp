@@ -3,22 +3,19 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/kernels.h"
-#include "core/op_profile.h"
+#include "core/op.h"
 #include "core/strided_loop.h"
-#include "core/tape.h"
 
 namespace norma {
 
 namespace {
 
-void add_elements(const Tensor& out, const Tensor& a, const Tensor& b) {
-  if (out.numel() == 0) {
-    return;
+void add_elements(const Op& op, const Tensor& out, const Tensor& a, const Tensor& b) {
+  if (out.numel() != 0) {
+    const auto loop = make_strided_loop<3>(out.sizes(), {out.strides(), a.strides(), b.strides()});
+    op.run(kernels::tensor_kernels, out, a, b)
+        ->add(loop, out.dtype(), out.device_pointer(), a.device_pointer(), b.device_pointer());
   }
-  const OpScope scope([&] { return OpWork{.op = "accumulate", .bytes = bytes_of(out, a, b)}; });
-  const auto loop = make_strided_loop<3>(out.sizes(), {out.strides(), a.strides(), b.strides()});
-  kernels::tensor_kernels.at("accumulate", out.device())
-      ->add(loop, out.dtype(), out.device_pointer(), a.device_pointer(), b.device_pointer());
 }
 
 }  // namespace
@@ -27,15 +24,16 @@ Tensor record_cast(const Tensor& x, const Tensor& values) {
   if (!is_floating(values.dtype())) {
     return values;  // a step function has no gradient
   }
-  return record("to", {x}, values, {},
-                [from = x.dtype()](const Tensor& dy, const BackwardContext&) -> Tensors { return {cast(dy, from)}; });
+  return Op("to").record({x}, values, {}, [from = x.dtype()](const Tensor& dy, const BackwardContext&) -> Tensors {
+    return {cast(dy, from)};
+  });
 }
 
 Tensor record_cast_of_leaf(const Tensor& leaf, const Tensor& values) {
-  return record("to", {leaf}, values, {},
-                [from = leaf.dtype()](const Tensor& dy, const BackwardContext& context) -> Tensors {
-                  return {context.create_graph() ? cast(dy, from) : dy};
-                });
+  return Op("to").record({leaf}, values, {},
+                         [from = leaf.dtype()](const Tensor& dy, const BackwardContext& context) -> Tensors {
+                           return {context.create_graph() ? cast(dy, from) : dy};
+                         });
 }
 
 Tensor cast(const Tensor& x, DType dtype) {
@@ -55,19 +53,20 @@ Tensor cast(const Tensor& x, DType dtype) {
 }
 
 Tensor accumulate(const Tensor& a, const Tensor& b) {
-  check_sizes("accumulate", "b", b, a.sizes());
-  check_dtype("accumulate", "b", b, a.dtype());
-  check_device("accumulate", "b", b, a.device());
+  const Op op("accumulate");
+  check_sizes(op, "b", b, a.sizes());
+  check_dtype(op, "b", b, a.dtype());
+  check_device(op, "b", b, a.device());
   const bool a_is_dense = is_non_overlapping_and_dense(a);
   Tensor result = empty_like(a_is_dense ? a : b);
-  add_elements(result, a, b);
-  return record("accumulate", {a, b}, result, {}, [](const Tensor& gradient, const BackwardContext&) -> Tensors {
+  add_elements(op, result, a, b);
+  return op.record({a, b}, result, {}, [](const Tensor& gradient, const BackwardContext&) -> Tensors {
     return {gradient, gradient};
   });
 }
 
 void accumulate_into(const Tensor& sum, const Tensor& x) {
-  add_elements(sum, sum, x);
+  add_elements(Op("accumulate"), sum, sum, x);
   sum.bump_version();
 }
 

@@ -3,6 +3,7 @@
 #include "core/base_ops.h"
 #include "core/device_functions.h"
 #include "core/factory.h"
+#include "core/op.h"
 
 #include <algorithm>
 #include <cmath>
@@ -80,10 +81,11 @@ Tensor spread(const Tensor& x, const Sizes& sizes, Device device, double factor)
   for (const double value : x.to_vector<double>()) {
     total += value;
   }
-  return record("spread", {x}, full(sizes, factor * total, {.dtype = x.dtype(), .device = device}), {},
-                [from = x.sizes(), home = x.device(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
-                  return {spread(dy, from, home, factor)};
-                });
+  return Op("spread").record(
+      {x}, full(sizes, factor * total, {.dtype = x.dtype(), .device = device}), {},
+      [from = x.sizes(), home = x.device(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
+        return {spread(dy, from, home, factor)};
+      });
 }
 
 double factor_behind(const Tensor& previous) {

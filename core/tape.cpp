@@ -1,7 +1,6 @@
 #include "core/tape.h"
 
-#include "core/anomaly.h"
-#include "core/trace.h"
+#include "core/op.h"
 
 #include <algorithm>
 #include <atomic>
@@ -45,8 +44,7 @@ void attach(const Tensor& output, const std::shared_ptr<Node>& node, size_t inde
 }
 
 /// A node without its function.
-std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std::span<const Tensor> outputs,
-                                const Tensors& saved) {
+std::shared_ptr<Node> make_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved) {
   auto node = std::make_shared<Node>();
   node->name = op;
   node->sequence = next_sequence++;
@@ -71,18 +69,12 @@ std::shared_ptr<Node> make_node(std::string_view op, const Tensors& inputs, std:
 }
 
 /// Hangs `node` on those of its outputs that can have a gradient: positions, masks and the like carry none.
-void attach_all(const Tensors& outputs, const std::shared_ptr<Node>& node) {
+void attach_all(TensorList outputs, const std::shared_ptr<Node>& node) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (is_floating(outputs[i].dtype())) {
       attach(outputs[i], node, i);
     }
   }
-}
-
-BackwardFunction with_one_output(UnaryBackwardFunction backward) {
-  return [backward = std::move(backward)](const Tensors& gradients, const BackwardContext& context) {
-    return backward(gradients[0], context);
-  };
 }
 
 }  // namespace
@@ -130,25 +122,19 @@ bool has_lost_history(const Tensor& x) {
   return impl.is_view && impl.node == nullptr && impl.storage->recorded_version(impl.family) > impl.node_version;
 }
 
-bool will_record(const Tensors& inputs) {
+bool will_record(TensorList inputs) {
   return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), [](const Tensor& x) {
            return x.defined() && (x.requires_grad() || has_lost_history(x));
          });
 }
 
-Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
-               BackwardFunction backward) {
-  if (anomaly_enabled()) {
-    check_forward_is_finite(op, outputs);
+void record_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved,
+                 BackwardFunction backward) {
+  if (will_record(inputs)) {
+    const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved);
+    node->backward = std::move(backward);
+    attach_all(outputs, node);
   }
-  trace_op(op, inputs, outputs);
-  if (!will_record(inputs)) {
-    return outputs;
-  }
-  const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved);
-  node->backward = std::move(backward);
-  attach_all(outputs, node);
-  return outputs;
 }
 
 Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
@@ -162,20 +148,13 @@ Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tens
   return outputs;
 }
 
-Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
-              UnaryBackwardFunction backward) {
-  if (!will_record(inputs) && !anomaly_enabled() && !is_tracing()) {
-    return output;
-  }
-  return record(op, inputs, Tensors{output}, saved, with_one_output(std::move(backward)))[0];
-}
-
 Tensor identity(const Tensor& x) {
-  return record("identity", {x}, alias(x, x.sizes(), x.strides(), x.offset()), {},
-                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+  return Op("identity")
+      .record({x}, alias(x, x.sizes(), x.strides(), x.offset()), {},
+              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
-void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs) {
+void check_in_place(std::string_view op, const Tensor& x, TensorList other_inputs) {
   check_defined(op, "x", x);
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     check(x.strides()[axis] != 0 || x.sizes()[axis] <= 1, op,
@@ -195,22 +174,14 @@ void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_i
   }
 }
 
-void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs, const Tensors& saved,
-                     UnaryBackwardFunction backward) {
-  x.bump_version();
-  if (anomaly_enabled()) {
-    check_forward_is_finite(op, {x});
+void record_node_in_place(std::string_view op, TensorList inputs, TensorList saved, BackwardFunction backward) {
+  if (will_record(inputs)) {
+    const Tensor& x = inputs[0];
+    const std::shared_ptr<Node> node = make_node(op, inputs, x, saved);
+    node->backward = std::move(backward);
+    attach(x, node, 0);
+    x.storage()->note_recorded_change(x.impl().family);
   }
-  Tensors inputs{x};
-  inputs.insert(inputs.end(), other_inputs.begin(), other_inputs.end());
-  trace_op(op, inputs, {x});
-  if (!will_record(inputs)) {
-    return;
-  }
-  const std::shared_ptr<Node> node = make_node(op, inputs, {&x, 1}, saved);
-  node->backward = with_one_output(std::move(backward));
-  attach(x, node, 0);
-  x.storage()->note_recorded_change(x.impl().family);
 }
 
 // --- saved tensors --------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include "core/tensor.h"
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,9 +14,9 @@
 
 namespace norma {
 
-// The tape. While gradients are on, every op that sees an input which requires a gradient calls record(), which
-// hangs one Node on the op's outputs: a name, edges to the nodes of the inputs, the saved tensors, and a function
-// from output gradients to input gradients. backward() gathers the nodes that lead to a tensor, sorted by the
+// The tape. While gradients are on, every op with an input that requires a gradient is recorded (core/op.h):
+// record_node() hangs one Node on the op's outputs: a name, edges to the nodes of the inputs, the saved tensors, and a
+// function from output gradients to input gradients. backward() gathers the nodes that lead to a tensor, sorted by the
 // order in which they were recorded, and walks them from last to first.
 
 /// A tensor kept for the backward pass together with the version it had.
@@ -51,6 +52,14 @@ class BackwardContext {
 
   /// Tensor number i of the `saved` list given to record(); undefined if it was undefined there.
   [[nodiscard]] Tensor saved(size_t i) const;
+  /// The first `count` of them, to be given names: const auto [x, index] = context.saved<2>().
+  template <size_t count>
+  [[nodiscard]] std::array<Tensor, count> saved() const {
+    return [&]<size_t... i>(std::index_sequence<i...>) {
+      return std::array<Tensor, count>{saved(i)...};
+    }
+    (std::make_index_sequence<count>());
+  }
   /// True iff the gradient of input i is wanted; otherwise return an undefined tensor for it.
   [[nodiscard]] bool needs_grad(size_t i) const { return needs_[i]; }
   /// True iff the backward pass is itself recorded (create_graph): then only differentiable ops may be used.
@@ -109,13 +118,10 @@ struct Node {
   ~Node();  // takes long chains apart without recursion
 };
 
-/// Puts an op on the tape and returns its output. When gradients are off, or no input requires one, it only returns the
-/// output. `saved` holds all tensors that backward will need.
-Tensor record(std::string_view op, const Tensors& inputs, const Tensor& output, const Tensors& saved,
-              UnaryBackwardFunction backward);
-/// As above, for an op with several outputs.
-Tensors record(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
-               BackwardFunction backward);
+/// Puts an op on the tape, unless gradients are off or no input requires one. `saved` holds all tensors that backward
+/// will need. Ops call Op::record() (core/op.h), which calls this.
+void record_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved,
+                 BackwardFunction backward);
 
 /// Puts one node on the tape in the place of all ops between `inputs` and `outputs`, and returns the outputs. It keeps
 /// `saved` and nothing else. When backward() comes to it, `recompute` runs those ops again: what they record takes the
@@ -161,16 +167,14 @@ bool has_lost_history(const Tensor& x);
 
 /// True iff record() with these inputs would put a node on the tape; ops save less when it would not. Also true for an
 /// input that record() will refuse: a view whose storage a recorded op has changed since.
-bool will_record(const Tensors& inputs);
+bool will_record(TensorList inputs);
 
 /// Every in-place op calls this before it writes into x. Throws Error when two elements of x share a place, and, if the
 /// change would be recorded, when x is a leaf that requires a gradient or a view (whose base would keep an old
 /// history).
-void check_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs = {});
-/// Every in-place op calls this after it has written into x: counts the change, and puts the op on the tape with
-/// inputs {x before the change, other_inputs…}. `saved` must hold the values backward needs.
-void record_in_place(std::string_view op, const Tensor& x, const Tensors& other_inputs, const Tensors& saved,
-                     UnaryBackwardFunction backward);
+void check_in_place(std::string_view op, const Tensor& x, TensorList other_inputs = {});
+/// record_node() for an op that has changed inputs[0], its output, in place.
+void record_node_in_place(std::string_view op, TensorList inputs, TensorList saved, BackwardFunction backward);
 
 // --- running it backwards -------------------------------------------------------------------------------------
 

@@ -7,7 +7,9 @@
 #include "core/storage.h"
 
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -137,6 +139,15 @@ Tensor alias(const Tensor& x, const Sizes& sizes, const Strides& strides, int64_
 inline bool is_non_overlapping_and_dense(const Tensor& x) {
   return is_non_overlapping_and_dense(x.sizes(), x.strides());
 }
+
+/// Somebody's tensors, seen for the length of a call: {x, weight}, x alone, or Tensors.
+class TensorList : public std::span<const Tensor> {
+ public:
+  TensorList() = default;
+  TensorList(std::initializer_list<Tensor> list) : span(list.begin(), list.size()) {}  // NOLINT: all three are lists
+  TensorList(const Tensors& list) : span(list) {}                                      // NOLINT
+  TensorList(const Tensor& x) : span(&x, 1) {}                                         // NOLINT
+};
 
 /// x.device_pointer(); null for an undefined tensor.
 inline void* pointer_or_null(const Tensor& x) {

@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <utility>
+
 namespace norma {
 
 namespace {
@@ -29,21 +31,13 @@ bool is_tracing() {
   return current != nullptr;
 }
 
-void describe_op(std::string_view op, OpAttributes attributes) {
-  current->described_ = op;
-  current->attributes_ = std::move(attributes);
-}
-
-void trace_op(std::string_view op, const Tensors& inputs, const Tensors& outputs) {
-  if (current == nullptr) {
-    return;
+void trace_op(std::string_view op, TensorList inputs, TensorList outputs, const OpAttributes& attributes) {
+  if (current != nullptr) {
+    current->ops_.push_back({.op = std::string(op),
+                             .inputs = Tensors(inputs.begin(), inputs.end()),
+                             .outputs = Tensors(outputs.begin(), outputs.end()),
+                             .attributes = attributes});
   }
-  TracedOp traced{.op = std::string(op), .inputs = inputs, .outputs = outputs, .attributes = {}};
-  if (current->described_ == op) {
-    traced.attributes = std::move(current->attributes_);
-    current->described_.clear();
-  }
-  current->ops_.push_back(std::move(traced));
 }
 
 }  // namespace norma

@@ -6,7 +6,6 @@
 #include <map>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -38,12 +37,9 @@ class Trace {
   [[nodiscard]] const std::vector<TracedOp>& ops() const { return ops_; }
 
  private:
-  friend void describe_op(std::string_view op, OpAttributes attributes);
-  friend void trace_op(std::string_view op, const Tensors& inputs, const Tensors& outputs);
+  friend void trace_op(std::string_view op, TensorList inputs, TensorList outputs, const OpAttributes& attributes);
 
   std::vector<TracedOp> ops_;
-  std::string described_;  // the op that attributes_ are for
-  OpAttributes attributes_;
 };
 
 /// While it lives, this thread's ops are not noted: for an op that is made of others, and is noted as one.
@@ -58,27 +54,10 @@ class TracePause {
   Trace* before_;
 };
 
-/// True iff this thread's ops are noted. The norms of ops/map_norm/ and linear_act() are then computed by the ops that
-/// they are made of, not by kernels of their own.
+/// True iff this thread's ops are noted.
 bool is_tracing();
 
-/// Sets the attributes of the next op of this name. Call it only while ops are noted.
-void describe_op(std::string_view op, OpAttributes attributes);
-/// As above, at any time. `attributes` is a function that returns them; it is called only while ops are noted.
-template <class F>
-void describe(std::string_view op, F&& attributes) {
-  if (is_tracing()) {
-    describe_op(op, std::forward<F>(attributes)());
-  }
-}
-
-/// Every op that record() does not see calls this; nothing happens unless ops are noted.
-void trace_op(std::string_view op, const Tensors& inputs, const Tensors& outputs);
-
-/// Sizes, strides or axes as an attribute.
-template <class Range>
-std::vector<int64_t> attribute(const Range& range) {
-  return {range.begin(), range.end()};
-}
+/// Notes an op; core/op.h calls it. Nothing happens unless ops are noted.
+void trace_op(std::string_view op, TensorList inputs, TensorList outputs, const OpAttributes& attributes);
 
 }  // namespace norma

@@ -17,6 +17,12 @@
 
 namespace norma::exporter {
 
+/// Sizes, strides or axes as an attribute.
+template <class Range>
+std::vector<int64_t> attribute(const Range& range) {
+  return {range.begin(), range.end()};
+}
+
 /// A graph of ONNX that grows node by node. Values are known by their names.
 class Graph {
  public:

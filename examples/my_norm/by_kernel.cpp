@@ -56,18 +56,18 @@ Tensor computed(const Tensor& x, const Tensor& dy) {
 
 Tensor image_norm(const Tensor& input) {
   const Tensor x = contiguous(input, input.suggest_memory_format());  // a copy only if it has gaps
-  return record("image_norm", {x}, computed(x.detach(), {}), {x},
-                [](const Tensor& dy, const BackwardContext& context) -> Tensors {
-                  const Tensor saved = context.saved(0);
-                  if (!context.create_graph()) {
-                    return {computed(saved, contiguous(dy, saved.suggest_memory_format()))};
-                  }
-                  // Derivatives of the gradient come from the same formula in differentiable ops.
-                  const auto composed = [](const Tensors& in) -> Tensors {
-                    return {in[0] * rsqrt(mean(in[0] * in[0], {1, 2, 3}, {.keepdim = true}) + kEps)};
-                  };
-                  return gradients_of_composed(composed, {saved}, {dy}, context);
-                });
+  return Op("image_norm")
+      .record({x}, computed(x.detach(), {}), {x}, [](const Tensor& dy, const BackwardContext& context) -> Tensors {
+        const Tensor saved = context.saved(0);
+        if (!context.create_graph()) {
+          return {computed(saved, contiguous(dy, saved.suggest_memory_format()))};
+        }
+        // Derivatives of the gradient come from the same formula in differentiable ops.
+        const auto composed = [](const Tensors& in) -> Tensors {
+          return {in[0] * rsqrt(mean(in[0] * in[0], {1, 2, 3}, {.keepdim = true}) + kEps)};
+        };
+        return gradients_of_composed(composed, {saved}, {dy}, context);
+      });
 }
 
 class ImageNorm : public nn::Module {

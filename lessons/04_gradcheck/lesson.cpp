@@ -68,9 +68,9 @@ void steps(const std::string& folder) {
 
 /// x³, with a gradient that forgets a square: 3 x in the place of 3 x².
 Tensor wrong_cube(const Tensor& x) {
-  return record(
-      "wrong_cube", {x}, (x * x * x).detach(), {x},
-      [](const Tensor& dy, const BackwardContext& context) -> Tensors { return {dy * context.saved(0) * 3}; });
+  return Op("wrong_cube")
+      .record({x}, (x * x * x).detach(), {x},
+              [](const Tensor& dy, const BackwardContext& context) -> Tensors { return {dy * context.saved(0) * 3}; });
 }
 
 Tensor float64(const std::vector<double>& values) {
@@ -91,8 +91,9 @@ Tensor wrong_mean(const Tensor& x) {
 
 /// x - mean(x), with a gradient that is twice too large: its factor 2 has no business there.
 Tensor wrong_centred(const Tensor& x) {
-  return record("wrong_centred", {x}, (x - mean(x)).detach(), {},
-                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {(dy - mean(dy)) * 2}; });
+  return Op("wrong_centred")
+      .record({x}, (x - mean(x)).detach(), {},
+              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {(dy - mean(dy)) * 2}; });
 }
 
 }  // namespace

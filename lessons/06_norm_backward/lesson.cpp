@@ -47,7 +47,7 @@ Terms terms_of(const Forward& f, const Tensor& g) {
 /// xhat of rows x, on Norma's tape, with a backward pass that may leave one term out.
 Tensor norm(const Tensor& x, std::string_view left_out) {
   const Tensor y = forward_of(x.detach(), 1e-5).xhat;  // off the tape
-  return record("lesson_norm", {x}, y, {x}, [left_out](const Tensor& dy, const BackwardContext& context) -> Tensors {
+  return Op("lesson_norm").record({x}, y, {x}, [left_out](const Tensor& dy, const BackwardContext& context) -> Tensors {
     const Terms terms = terms_of(forward_of(context.saved(0), 1e-5), dy);
     Tensor dx = zeros_like(dy);
     dx = left_out == "own" ? dx : dx + terms.own;

@@ -53,13 +53,13 @@ Tensor computed(const Tensor& x) {
 }
 
 Tensor plane_norm(const Tensor& x) {
-  return record("plane_norm", {x}, computed(x.detach()), {x},
-                [](const Tensor& dy, const BackwardContext& context) -> Tensors {
-                  const auto composed = [](const Tensors& in) -> Tensors {
-                    return {instance_norm(in[0], {}, {}, {.eps = kEps})};
-                  };
-                  return gradients_of_composed(composed, {context.saved(0)}, {dy}, context);
-                });
+  return Op("plane_norm")
+      .record({x}, computed(x.detach()), {x}, [](const Tensor& dy, const BackwardContext& context) -> Tensors {
+        const auto composed = [](const Tensors& in) -> Tensors {
+          return {instance_norm(in[0], {}, {}, {.eps = kEps})};
+        };
+        return gradients_of_composed(composed, {context.saved(0)}, {dy}, context);
+      });
 }
 
 class PlaneNorm : public nn::Module {

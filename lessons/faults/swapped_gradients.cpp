@@ -29,19 +29,20 @@ Tensor layer_norm_by_hand(const Tensor& input, const Tensor& gamma, const Tensor
     const NoGradGuard guard;
     return to(normalized(wide(input)).xhat * per_channel(gamma) + per_channel(beta), input.dtype());
   };
-  return record("layer_norm_by_hand", {input, gamma, beta}, forward(), {input, gamma},
-                [per_channel](const Tensor& dy, const BackwardContext& context) -> Tensors {
-                  const Tensor x = context.saved(0);
-                  const Tensor weight = context.saved(1);
-                  const auto [xhat, r] = normalized(wide(x));
-                  const Tensor g = wide(dy) * per_channel(weight);
-                  const Tensor dx =
-                      to(r * (g - mean(g, {1}, {.keepdim = true}) - xhat * mean(g * xhat, {1}, {.keepdim = true})),
-                         x.dtype());
-                  const Tensor dweight = to(sum(wide(dy) * xhat, {0, 2, 3}), weight.dtype());
-                  const Tensor dbias = to(sum(wide(dy), {0, 2, 3}), weight.dtype());
-                  return {dx, dbias, dweight};
-                });
+  return Op("layer_norm_by_hand")
+      .record({input, gamma, beta}, forward(), {input, gamma},
+              [per_channel](const Tensor& dy, const BackwardContext& context) -> Tensors {
+                const Tensor x = context.saved(0);
+                const Tensor weight = context.saved(1);
+                const auto [xhat, r] = normalized(wide(x));
+                const Tensor g = wide(dy) * per_channel(weight);
+                const Tensor dx =
+                    to(r * (g - mean(g, {1}, {.keepdim = true}) - xhat * mean(g * xhat, {1}, {.keepdim = true})),
+                       x.dtype());
+                const Tensor dweight = to(sum(wide(dy) * xhat, {0, 2, 3}), weight.dtype());
+                const Tensor dbias = to(sum(wide(dy), {0, 2, 3}), weight.dtype());
+                return {dx, dbias, dweight};
+              });
 }
 
 class LayerNormByHand : public nn::Module {

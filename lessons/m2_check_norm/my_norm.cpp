@@ -116,18 +116,18 @@ Tensor my_norm(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   const auto of_ops = [](const Tensors& in) -> Tensors {
     return {norma::to(norm_of_ops(in[0], in[1], in[2]), in[0].dtype())};
   };
-  return record("my_norm", {x, weight, bias}, y, {x, weight, bias},
-                [of_ops](const Tensor& dy, const BackwardContext& context) -> Tensors {
-                  const Tensors saved = {context.saved(0), context.saved(1), context.saved(2)};
-                  if (context.create_graph()) {  // derivatives of the gradient are wanted as well
-                    return gradients_of_composed(of_ops, saved, {dy}, context);
-                  }
-                  Tensors gradients = backward(saved[0], contiguous(dy, saved[0].suggest_memory_format()),
-                                               saved[1].to_vector<double>());
-                  gradients[1] = norma::to(gradients[1], saved[1].dtype());
-                  gradients[2] = norma::to(gradients[2], saved[2].dtype());
-                  return gradients;
-                });
+  return Op("my_norm").record(
+      {x, weight, bias}, y, {x, weight, bias}, [of_ops](const Tensor& dy, const BackwardContext& context) -> Tensors {
+        const Tensors saved = {context.saved(0), context.saved(1), context.saved(2)};
+        if (context.create_graph()) {  // derivatives of the gradient are wanted as well
+          return gradients_of_composed(of_ops, saved, {dy}, context);
+        }
+        Tensors gradients =
+            backward(saved[0], contiguous(dy, saved[0].suggest_memory_format()), saved[1].to_vector<double>());
+        gradients[1] = norma::to(gradients[1], saved[1].dtype());
+        gradients[2] = norma::to(gradients[2], saved[2].dtype());
+        return gradients;
+      });
 }
 
 class MyNorm : public nn::Module {

@@ -2,7 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/tape.h"
+#include "core/op.h"
 #include "nn/norm/options.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"
@@ -20,7 +20,8 @@ Tensor only_image(std::string_view op, const Tensor& y) {
     strides.push_back(y.stride(axis));
   }
   const Tensor image(y.storage(), sizes, strides, y.offset(), y.dtype());
-  return record(op, {y}, image, {}, [](const Tensor& dy, const BackwardContext&) { return Tensors{unsqueeze(dy, 0)}; });
+  return Op(op).record({y}, image, {},
+                       [](const Tensor& dy, const BackwardContext&) { return Tensors{unsqueeze(dy, 0)}; });
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
 #include "ops/conv/conv.h"
 
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/product.h"
 #include "ops/reduce/reduce.h"
@@ -41,8 +38,7 @@ int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t paddin
   return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
 
-void check_options(const Conv2dOptions& options) {
-  constexpr auto op = "conv2d";
+void check_options(std::string_view op, const Conv2dOptions& options) {
   check(options.stride.h >= 1 && options.stride.w >= 1, op, "stride: expected values of at least 1, got {}",
         to_string(options.stride));
   check(options.padding.h >= 0 && options.padding.w >= 0, op, "padding: expected values of at least 0, got {}",
@@ -52,8 +48,8 @@ void check_options(const Conv2dOptions& options) {
   check(options.groups >= 1, op, "groups: expected a value of at least 1, got {}", options.groups);
 }
 
-void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options) {
-  constexpr auto op = "conv2d";
+void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                     const Conv2dOptions& options) {
   check_defined(op, "x", x);
   check_defined(op, "weight", weight);
   check_floating(op, "x", x);
@@ -61,7 +57,7 @@ void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   check_rank(op, "weight", weight, 4);
   check_dtype(op, "weight", weight, x.dtype());
   check_device(op, "weight", weight, x.device());
-  check_options(options);
+  check_options(op, options);
   const int64_t channels = x.size(1);
   const int64_t outputs = weight.size(0);
   const int64_t groups = options.groups;
@@ -72,10 +68,10 @@ void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   check(weight.size(1) * groups == channels, op,
         "weight: expected {} input channels per group ({} channels in {} groups), got {} (sizes {})", channels / groups,
         channels, groups, weight.size(1), norma::to_string(weight.sizes()));
-  const auto padded_size = [](int64_t size, int64_t padding) {
+  const auto padded_size = [&](int64_t size, int64_t padding) {
     return checked_add(op, "padding", size, checked_mul(op, "padding", 2, padding));
   };
-  const auto reach_of = [](int64_t kernel, int64_t dilation) {
+  const auto reach_of = [&](int64_t kernel, int64_t dilation) {
     return checked_add(op, "dilation", checked_mul(op, "dilation", dilation, kernel - 1), 1);
   };
   const Pair padded(padded_size(x.size(2), options.padding.h), padded_size(x.size(3), options.padding.w));
@@ -132,17 +128,20 @@ Tensor readable_weight(const Tensor& weight) {
 }
 
 /// The entry of a profile for one pass.
-OpWork work_of(const Conv2dCase& conv, Conv2dPass pass, Device device) {
-  static constexpr std::string_view kNames[] = {"conv2d", "conv2d_input_gradient", "conv2d_weight_gradient"};
-  return {.op = std::string(kNames[static_cast<size_t>(pass)]),
-          .implementation = std::string(kernels::conv_kernels.at("conv2d", device)->choose(conv, pass).name),
+OpWork work_of(std::string_view op, const Conv2dCase& conv, Conv2dPass pass, Device device) {
+  return {.op = std::string(op),
+          .implementation = std::string(kernels::conv_kernels.table(op, device).choose(conv, pass).name),
           .bytes = kernels::fewest_bytes(conv),
           .flops = kernels::flops(conv),
           .call = kernels::Conv2dCall{conv, pass}};
 }
 
+KernelRun<kernels::ConvKernels> run_pass(const Op& op, const Conv2dCase& conv, Conv2dPass pass, Device device) {
+  return op.run(kernels::conv_kernels, device, [&] { return work_of(op, conv, pass, device); });
+}
+
 /// conv2d without checks, with the format of its result given.
-Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                  MemoryFormat format);
 
 Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat format, bool create_graph) {
@@ -151,9 +150,10 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
   }
   Tensor db = zeros({conv.o}, {.dtype = dy.dtype(), .device = dy.device()});
   if (dy.numel() > 0) {
-    const OpScope scope([&] { return OpWork{.op = "conv2d_bias_gradient", .bytes = bytes_of(dy)}; });
     const Tensor dy_read = contiguous_copy(dy, format);
-    kernels::conv_kernels.at("conv2d", dy.device())->bias_gradient(conv, dy_read.device_pointer(), db.device_pointer());
+    Op("conv2d_bias_gradient")
+        .run(kernels::conv_kernels, dy_read)
+        ->bias_gradient(conv, dy_read.device_pointer(), db.device_pointer());
   }
   return db;
 }
@@ -162,12 +162,12 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
 
 Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias,
               const Conv2dOptions& options) {
-  const AutocastOp cast("conv2d");
-  const Tensor x = cast.input(input);
-  const Tensor weight = cast.like(uncast_weight, x);
-  const Tensor bias = cast.like(uncast_bias, x);
-  check_arguments(x, weight, bias, options);
-  return conv2d_in(x, weight, bias, options, result_format(x, weight));
+  Op op("conv2d");
+  const Tensor x = op.input("x", input);
+  const Tensor weight = op.like(x, uncast_weight);
+  const Tensor bias = op.like(x, uncast_bias);
+  check_arguments(op, x, weight, bias, options);
+  return conv2d_in(op, x, weight, bias, options, result_format(x, weight));
 }
 
 namespace {
@@ -192,21 +192,20 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   }
   const Tensor residual = then.residual.defined() ? contiguous_copy(then.residual, format) : Tensor();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
-  OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
+  auto run = run_pass(Op("conv2d"), conv, Conv2dPass::forward, x.device());
   const bool done =
-      kernels::conv_kernels.at("conv2d", x.device())
-          ->choose(conv, Conv2dPass::forward)
+      run->choose(conv, Conv2dPass::forward)
           .forward_act(conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read),
                        y.device_pointer(), {.activation = then.activation, .residual = pointer_or_null(residual)},
                        is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
   if (!done) {
-    scope.discard();
+    run.discard();
     return {};
   }
   return y;
 }
 
-Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
+Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                  MemoryFormat format) {
   const Tensor x_read = contiguous_copy(x, format);
   const Tensor weight_read = readable_weight(weight);
@@ -215,8 +214,7 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor y =
       empty({conv.n, conv.o, conv.oh, conv.ow}, {.dtype = x.dtype(), .device = x.device(), .format = format});
   if (y.numel() > 0) {
-    const OpScope scope([&] { return work_of(conv, Conv2dPass::forward, x.device()); });
-    kernels::conv_kernels.at("conv2d", x.device())
+    run_pass(op, conv, Conv2dPass::forward, x.device())
         ->choose(conv, Conv2dPass::forward)
         .forward(conv, x_read.device_pointer(), weight_read.device_pointer(), pointer_or_null(bias_read),
                  y.device_pointer(), is_constant_weight(weight) ? weight_read.storage().get() : nullptr);
@@ -225,62 +223,62 @@ Tensor conv2d_in(const Tensor& x, const Tensor& weight, const Tensor& bias, cons
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();
   const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
   const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
-  describe("conv2d", [&] {
-    return OpAttributes{{"stride", attribute(Sizes{options.stride.h, options.stride.w})},
-                        {"padding", attribute(Sizes{options.padding.h, options.padding.w})},
-                        {"dilation", attribute(Sizes{options.dilation.h, options.dilation.w})},
-                        {"groups", options.groups}};
-  });
-  return record("conv2d", {x, weight, bias}, y, {x_saved, weight_saved},
-                [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
-                    const Tensor& dy, const BackwardContext& context) -> Tensors {
-                  Tensors gradients(3);
-                  if (context.needs_grad(0)) {
-                    gradients[0] = conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format);
-                  }
-                  if (context.needs_grad(1)) {
-                    gradients[1] =
-                        conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format);
-                  }
-                  if (context.needs_grad(2)) {
-                    gradients[2] = bias_gradient(dy, conv, format, context.create_graph());
-                  }
-                  return gradients;
-                });
+  op.describe({{"stride", Sizes{options.stride.h, options.stride.w}},
+               {"padding", Sizes{options.padding.h, options.padding.w}},
+               {"dilation", Sizes{options.dilation.h, options.dilation.w}},
+               {"groups", options.groups}});
+  return op.record({x, weight, bias}, y, {x_saved, weight_saved},
+                   [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
+                       const Tensor& dy, const BackwardContext& context) -> Tensors {
+                     Tensors gradients(3);
+                     if (context.needs_grad(0)) {
+                       gradients[0] = conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format);
+                     }
+                     if (context.needs_grad(1)) {
+                       gradients[1] =
+                           conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format);
+                     }
+                     if (context.needs_grad(2)) {
+                       gradients[2] = bias_gradient(dy, conv, format, context.create_graph());
+                     }
+                     return gradients;
+                   });
 }
 
 Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
                              MemoryFormat format) {
+  const Op op("conv2d_input_gradient");
   const Tensor dy_read = contiguous_copy(dy, format);
   const Tensor weight_read = readable_weight(weight);
   const Conv2dCase conv = make_case(dy.dtype(), sizes, weight.sizes(), weight_read.strides(), options, format);
   const Tensor dx = empty(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   if (dx.numel() > 0) {
-    const OpScope scope([&] { return work_of(conv, Conv2dPass::input_gradient, dy.device()); });
-    kernels::conv_kernels.at("conv2d", dy.device())
+    run_pass(op, conv, Conv2dPass::input_gradient, dy.device())
         ->choose(conv, Conv2dPass::input_gradient)
         .input_gradient(conv, dy_read.device_pointer(), weight_read.device_pointer(), dx.device_pointer());
   }
   const Tensor dy_saved = weight.requires_grad() ? dy : Tensor();
   const Tensor weight_saved = dy.requires_grad() ? weight : Tensor();
   const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
-  return record("conv2d_input_gradient", {dy, weight}, dx, {dy_saved, weight_saved},
-                [options, format, weight_sizes = weight.sizes(), weight_strides](
-                    const Tensor& gradient, const BackwardContext& context) -> Tensors {
-                  Tensors gradients(2);
-                  if (context.needs_grad(0)) {
-                    gradients[0] = conv2d_in(gradient, context.saved(1), {}, options, format);
-                  }
-                  if (context.needs_grad(1)) {
-                    gradients[1] = conv2d_weight_gradient(context.saved(0), gradient, weight_sizes, weight_strides,
-                                                          options, format);
-                  }
-                  return gradients;
-                });
+  return op.record({dy, weight}, dx, {dy_saved, weight_saved},
+                   [options, format, weight_sizes = weight.sizes(), weight_strides](
+                       const Tensor& gradient, const BackwardContext& context) -> Tensors {
+                     Tensors gradients(2);
+                     if (context.needs_grad(0)) {
+                       Op forward("conv2d");
+                       gradients[0] = conv2d_in(forward, gradient, context.saved(1), {}, options, format);
+                     }
+                     if (context.needs_grad(1)) {
+                       gradients[1] = conv2d_weight_gradient(context.saved(0), gradient, weight_sizes, weight_strides,
+                                                             options, format);
+                     }
+                     return gradients;
+                   });
 }
 
 Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& sizes, const Strides& strides,
                               const Conv2dOptions& options, MemoryFormat format) {
+  const Op op("conv2d_weight_gradient");
   const Tensor dy_read = contiguous_copy(dy, format);
   const Tensor x_read = contiguous_copy(x, format);
   const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
@@ -291,8 +289,7 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
     const bool direct = is_contiguous(sizes, strides) || is_channels_last_contiguous(sizes, strides);
     const Tensor written = direct ? dweight : empty(sizes, tensor_options);
     const Conv2dCase conv = make_case(dy.dtype(), x.sizes(), sizes, written.strides(), options, format);
-    const OpScope scope([&] { return work_of(conv, Conv2dPass::weight_gradient, dy.device()); });
-    kernels::conv_kernels.at("conv2d", dy.device())
+    run_pass(op, conv, Conv2dPass::weight_gradient, dy.device())
         ->choose(conv, Conv2dPass::weight_gradient)
         .weight_gradient(conv, x_read.device_pointer(), dy_read.device_pointer(), written.device_pointer());
     if (!direct) {
@@ -301,12 +298,13 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
   }
   const Tensor dy_saved = x.requires_grad() ? dy : Tensor();
   const Tensor x_saved = dy.requires_grad() ? x : Tensor();
-  return record(
-      "conv2d_weight_gradient", {dy, x}, dweight, {dy_saved, x_saved},
+  return op.record(
+      {dy, x}, dweight, {dy_saved, x_saved},
       [options, format, x_sizes = x.sizes()](const Tensor& gradient, const BackwardContext& context) -> Tensors {
         Tensors gradients(2);
         if (context.needs_grad(0)) {
-          gradients[0] = conv2d_in(context.saved(1), gradient, {}, options, format);
+          Op forward("conv2d");
+          gradients[0] = conv2d_in(forward, context.saved(1), gradient, {}, options, format);
         }
         if (context.needs_grad(1)) {
           gradients[1] = conv2d_input_gradient(context.saved(0), gradient, x_sizes, options, format);
@@ -320,11 +318,8 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
 Tensor conv2d_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                   const ActOptions& then) {
   const bool plain = then.activation == Activation::identity && !then.residual.defined();
-  const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
-  const bool recorded =
-      grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) || is_trained(then.residual));
-  if (!plain && !recorded && !autocast_enabled()) {
-    check_arguments(x, weight, bias, options);
+  if (!plain && !autocast_enabled() && !in_parts({x, weight, bias, then.residual})) {
+    check_arguments("conv2d", x, weight, bias, options);
     const Tensor y = x.dtype() == DType::float32 ? conv2d_act_in_one(x, weight, bias, options, then) : Tensor();
     if (y.defined()) {
       return y;

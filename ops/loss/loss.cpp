@@ -1,12 +1,9 @@
 #include "ops/loss/loss.h"
 
 #include "base/error.h"
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/loss/kernels.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -65,34 +62,32 @@ Tensor composed_softmax_backward(const Tensor& y, const Tensor& dy, int64_t axis
   return mul(y, sub(dy, sum(mul(dy, y), {axis}, {.keepdim = true})));
 }
 
-Tensor any_softmax(std::string_view op, const Tensor& input, int64_t axis, bool logarithm) {
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
-  check_defined(op, "x", x);
+Tensor any_softmax(std::string_view name, const Tensor& input, int64_t axis, bool logarithm) {
+  Op op(name);
+  const Tensor x = op.input("x", input);
   check_floating(op, "x", x);
   if (x.rank() == 0) {
-    return reshape(any_softmax(op, reshape(x, {1}), axis, logarithm), {});
+    return reshape(any_softmax(name, reshape(x, {1}), axis, logarithm), {});
   }
   axis = normalize_axis(op, axis, x.rank());
   if (is_half(x.dtype())) {  // 16-bit numbers are computed in float32
-    return to(any_softmax(op, to(x, DType::float32), axis, logarithm), x.dtype());
+    return to(any_softmax(name, to(x, DType::float32), axis, logarithm), x.dtype());
   }
   const Tensor y = empty_like(x);
   if (x.numel() > 0) {
-    const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-    kernels::loss_kernels.at(op, x.device())
+    op.run(kernels::loss_kernels, x, y)
         ->softmax(softmax_shape({x, y}, axis), x.dtype(), logarithm, x.device_pointer(), y.device_pointer());
   }
-  describe(op, [&] { return OpAttributes{{"axis", axis}}; });
-  return record(op, {x}, y, {y}, [axis, logarithm](const Tensor& dy, const BackwardContext& c) {
+  op.describe({{"axis", axis}});
+  return op.record({x}, y, {y}, [axis, logarithm](const Tensor& dy, const BackwardContext& c) {
     const Tensor output = c.saved(0);
     if (c.create_graph()) {
       return Tensors{composed_softmax_backward(output, dy, axis, logarithm)};
     }
     const Tensor dx = empty_like(output);
     if (dx.numel() > 0) {
-      const OpScope scope([&] { return OpWork{.op = "softmax_backward", .bytes = bytes_of(output, dy, dx)}; });
-      kernels::loss_kernels.at("softmax_backward", dx.device())
+      Op("softmax_backward")
+          .run(kernels::loss_kernels, output, dy, dx)
           ->softmax_backward(softmax_shape({output, dy, dx}, axis), dx.dtype(), logarithm, output.device_pointer(),
                              dy.device_pointer(), dx.device_pointer());
     }
@@ -174,19 +169,17 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
   return gradients;
 }
 
-constexpr std::string_view kOp = "binary_cross_entropy_with_logits";
-
 /// One row for each class number: 1 in its class, 0 elsewhere.
 Tensor one_hot(const Tensor& classes, const Tensor& logits) {
   const Tensor numbers = unsqueeze(classes, 1);
   return to(equal(numbers, unsqueeze(arange(logits.size(1), DType::int64, logits.device()), 0)), logits.dtype());
 }
 
-void check_weight(std::string_view name, const Tensor& weight, const Tensor& logits) {
+void check_weight(const Op& op, std::string_view name, const Tensor& weight, const Tensor& logits) {
   if (weight.defined()) {
-    check_floating(kOp, name, weight);
-    check_device(kOp, name, weight, logits.device());
-    check(!weight.requires_grad(), kOp, "{}: expected constants, got a tensor that requires a gradient", name);
+    check_floating(op, name, weight);
+    check_device(op, name, weight, logits.device());
+    check(!weight.requires_grad(), op, "{}: expected constants, got a tensor that requires a gradient", name);
   }
 }
 
@@ -213,22 +206,20 @@ Tensor log_softmax(const Tensor& x, int64_t axis) {
 }
 
 Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, const CrossEntropyOptions& options) {
-  constexpr std::string_view kOp = "cross_entropy";
-  const AutocastOp cast(kOp);
-  const Tensor logits = cast.input(uncast_logits);
-  const Tensor target = cast.like(uncast_target, logits);
-  check_defined(kOp, "logits", logits);
-  check_defined(kOp, "target", target);
-  check_floating(kOp, "logits", logits);
-  check_rank(kOp, "logits", logits, 2);
-  check(logits.numel() > 0, kOp, "logits: expected at least one row and one class, got sizes {}",
+  const Op op("cross_entropy");
+  const Tensor logits = op.input("logits", uncast_logits);
+  const Tensor target = op.like(logits, uncast_target);
+  check_defined(op, "target", target);
+  check_floating(op, "logits", logits);
+  check_rank(op, "logits", logits, 2);
+  check(logits.numel() > 0, op, "logits: expected at least one row and one class, got sizes {}",
         to_string(logits.sizes()));
-  check_device(kOp, "target", target, logits.device());
+  check_device(op, "target", target, logits.device());
   const double smoothing = options.label_smoothing;
-  check(smoothing >= 0 && smoothing < 1, kOp, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
+  check(smoothing >= 0 && smoothing < 1, op, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
   const int64_t rows = logits.size(0);
   const bool class_numbers = target.dtype() == DType::int64 && target.sizes() == Sizes{rows};
-  check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), kOp,
+  check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), op,
         "target: expected int64 classes of sizes [{}] or {} probabilities of sizes {}, got {} {}", rows,
         to_string(logits.dtype()), to_string(logits.sizes()), to_string(target.dtype()), to_string(target.sizes()));
   if (is_half(logits.dtype())) {  // 16-bit numbers are computed in float32
@@ -241,15 +232,14 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
                      .per_row = options.reduction == Reduction::none};
   const Tensor kept_target = class_numbers ? contiguous_copy(target) : target;
   if (class_numbers) {
-    check_classes(kOp, kept_target, logits.size(1), options.ignore_index);
+    check_classes(op, kept_target, logits.size(1), options.ignore_index);
   }
 
   const TensorOptions wide_options{.dtype = DType::float64, .device = logits.device()};
   const Tensor losses = empty({rows}, wide_options);
   const Tensor log_sum = empty({rows}, wide_options);
   const Tensor counts = empty({rows}, wide_options);
-  const OpScope scope([&] { return OpWork{.op = "cross_entropy", .bytes = bytes_of(logits, target)}; });
-  kernels::loss_kernels.at(kOp, logits.device())
+  op.run(kernels::loss_kernels, logits, target)
       ->cross_entropy(shape_of(fixed, logits, kept_target), logits.dtype(), class_numbers, logits.device_pointer(),
                       kept_target.device_pointer(), losses.device_pointer<double>(), log_sum.device_pointer<double>(),
                       counts.device_pointer<double>());
@@ -262,56 +252,52 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
 
   const Tensors saved{logits, kept_target, log_sum, fixed.class_weights, fixed.divisor};
   fixed.class_weights = fixed.divisor = {};
-  return record(kOp, {logits, target}, loss, saved,
-                [without_tensors = fixed, class_numbers](const Tensor& dy, const BackwardContext& c) {
-                  CrossEntropy call = without_tensors;
-                  call.class_weights = c.saved(3);
-                  call.divisor = c.saved(4);
-                  const Tensor x = c.saved(0);
-                  const Tensor t = c.saved(1);
-                  if (c.create_graph()) {
-                    return composed_cross_entropy_backward(call, x, t, dy, c);
-                  }
-                  const TensorOptions dense_options{.dtype = x.dtype(), .device = x.device()};
-                  Tensors gradients(2);
-                  for (size_t i = 0; i < 2; ++i) {
-                    gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense_options) : Tensor();
-                  }
-                  const OpScope backward_scope([&] {
-                    return OpWork{.op = "cross_entropy_backward", .bytes = bytes_of(x, t, gradients[0], gradients[1])};
-                  });
-                  kernels::loss_kernels.at("cross_entropy_backward", x.device())
-                      ->cross_entropy_backward(shape_of(call, x, t), x.dtype(), class_numbers, x.device_pointer(),
-                                               t.device_pointer(), c.saved(2).device_pointer<double>(),
-                                               dy.device_pointer(), call.per_row ? dy.stride(0) : 0,
-                                               static_cast<const double*>(pointer_or_null(call.divisor)),
-                                               pointer_or_null(gradients[0]), pointer_or_null(gradients[1]));
-                  return gradients;
-                });
+  return op.record({logits, target}, loss, saved,
+                   [without_tensors = fixed, class_numbers](const Tensor& dy, const BackwardContext& c) {
+                     const auto [x, t, log_sums, class_weights, divisor] = c.saved<5>();
+                     CrossEntropy call = without_tensors;
+                     call.class_weights = class_weights;
+                     call.divisor = divisor;
+                     if (c.create_graph()) {
+                       return composed_cross_entropy_backward(call, x, t, dy, c);
+                     }
+                     const TensorOptions dense_options{.dtype = x.dtype(), .device = x.device()};
+                     Tensors gradients(2);
+                     for (size_t i = 0; i < 2; ++i) {
+                       gradients[i] = c.needs_grad(i) ? empty(x.sizes(), dense_options) : Tensor();
+                     }
+                     Op("cross_entropy_backward")
+                         .run(kernels::loss_kernels, x, t, gradients[0], gradients[1])
+                         ->cross_entropy_backward(shape_of(call, x, t), x.dtype(), class_numbers, x.device_pointer(),
+                                                  t.device_pointer(), log_sums.device_pointer<double>(),
+                                                  dy.device_pointer(), call.per_row ? dy.stride(0) : 0,
+                                                  static_cast<const double*>(pointer_or_null(call.divisor)),
+                                                  pointer_or_null(gradients[0]), pointer_or_null(gradients[1]));
+                     return gradients;
+                   });
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tensor& uncast_target,
                                         const BinaryCrossEntropyOptions& options) {
-  const AutocastOp cast("cross_entropy");
-  const Tensor logits = cast.input(uncast_logits);
-  const Tensor target = cast.like(uncast_target, logits);
-  check_defined(kOp, "logits", logits);
-  check_defined(kOp, "target", target);
-  check_floating(kOp, "logits", logits);
-  check(logits.numel() > 0, kOp, "logits: expected at least one, got sizes {}", to_string(logits.sizes()));
-  check_device(kOp, "target", target, logits.device());
+  const Op op("binary_cross_entropy_with_logits", "cross_entropy");
+  const Tensor logits = op.input("logits", uncast_logits);
+  const Tensor target = op.like(logits, uncast_target);
+  check_defined(op, "target", target);
+  check_floating(op, "logits", logits);
+  check(logits.numel() > 0, op, "logits: expected at least one, got sizes {}", to_string(logits.sizes()));
+  check_device(op, "target", target, logits.device());
   const double smoothing = options.label_smoothing;
-  check(smoothing >= 0 && smoothing < 1, kOp, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
+  check(smoothing >= 0 && smoothing < 1, op, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
   const bool class_numbers =
       target.dtype() == DType::int64 && logits.rank() == 2 && target.sizes() == Sizes{logits.size(0)};
-  check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), kOp,
+  check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), op,
         "target: expected int64 classes for logits (N, C), or {} probabilities of sizes {}, got {} {}",
         to_string(logits.dtype()), to_string(logits.sizes()), to_string(target.dtype()), to_string(target.sizes()));
-  check(class_numbers || smoothing == 0, kOp, "label_smoothing: expected 0 for probabilities, got {}", smoothing);
-  check_weight("weight", options.weight, logits);
-  check_weight("pos_weight", options.pos_weight, logits);
+  check(class_numbers || smoothing == 0, op, "label_smoothing: expected 0 for probabilities, got {}", smoothing);
+  check_weight(op, "weight", options.weight, logits);
+  check_weight(op, "pos_weight", options.pos_weight, logits);
 
-  const bool classes_checked = !class_numbers || check_classes(kOp, target, logits.size(1));
+  const bool classes_checked = !class_numbers || check_classes(op, target, logits.size(1));
   const DType dtype = compute_dtype(logits.dtype());
   const Tensor wide = to(logits, dtype);
   const Tensor hits = class_numbers ? one_hot(target, wide) : Tensor();

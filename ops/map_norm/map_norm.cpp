@@ -2,9 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -54,10 +52,12 @@ Tensor laid_out(const Tensor& x, DType dtype, const Strides& strides) {
     y = empty_strided(x.sizes(), strides, {.dtype = dtype, .device = x.device()});
     copy_into(x, y);
   }
-  return record(
-      "laid_out", {x}, y, {},
-      [from_dtype = x.dtype(), from_strides = preserved_strides(x.sizes(), x.strides())](
-          const Tensor& dy, const BackwardContext&) -> Tensors { return {laid_out(dy, from_dtype, from_strides)}; });
+  return Op("laid_out")
+      .record({x}, y, {},
+              [from_dtype = x.dtype(), from_strides = preserved_strides(x.sizes(), x.strides())](
+                  const Tensor& dy, const BackwardContext&) -> Tensors {
+                return {laid_out(dy, from_dtype, from_strides)};
+              });
 }
 
 }  // namespace
@@ -126,8 +126,8 @@ Tensor record_map_norm(const RecordedMapNorm& norm) {
   const bool with_relu = norm.activation == Activation::relu;
   Tensors saved = norm.inputs;
   saved.insert(saved.end(), norm.stats.begin(), norm.stats.end());
-  const Tensor y = record(
-      norm.op, norm.inputs, norm.y, saved,
+  const Tensor y = Op(norm.op).record(
+      norm.inputs, norm.y, saved,
       [op = norm.op, input_count = norm.inputs.size(), saved_count = saved.size(), with_relu, composed = norm.composed,
        backward = norm.backward](const Tensor& dy, const BackwardContext& c) -> Tensors {
         const auto [inputs, stats] = saved_parts(c, input_count, saved_count);
@@ -143,8 +143,8 @@ Tensor record_map_norm(const RecordedMapNorm& norm) {
         return backward(dy, inputs, stats);
       });
   if (norm.forward) {
-    offer_remake(y, [op = norm.op, input_count = norm.inputs.size(), saved_count = saved.size(),
-                     forward = norm.forward](const BackwardContext& c) {
+    remake_by(y, [op = norm.op, input_count = norm.inputs.size(), saved_count = saved.size(),
+                  forward = norm.forward](const BackwardContext& c) {
       const auto [inputs, stats] = saved_parts(c, input_count, saved_count);
       const OpScope scope([&, &x = inputs[0]] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, x)}; });
       return forward(inputs, stats);
@@ -270,7 +270,7 @@ Tensors map_norm_backward(const MapNorm& norm, const Tensor& dy, const Tensors& 
 
 Tensor map_norm(const MapNorm& norm, const Tensors& inputs, const std::function<Tensors(const Tensor& x)>& stats_of) {
   const Tensor& x = inputs[0];
-  if (x.numel() == 0 || is_tracing()) {
+  if (x.numel() == 0 || in_parts()) {
     return activate(norm.composed(inputs), norm.activation);
   }
   const OpScope scope([&] { return OpWork{.op = std::string(norm.op), .bytes = bytes_of(x, x)}; });
@@ -333,14 +333,11 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
     const Tensor rstd = layout.per_set(alias(stats, {sets}, {1}, kernels::kRstdRow * sets), sizes);
     result = div(full({}, 1, options), rstd);
   }
-  describe("deviation", [&] {
-    return OpAttributes{
-        {"reduce", attribute(spec.reduce)}, {"eps", spec.eps}, {"centring", static_cast<int64_t>(spec.centring)}};
-  });
-  return record("deviation", {x}, result, {x, result}, [spec](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  Op recorded("deviation");
+  recorded.describe({{"reduce", spec.reduce}, {"eps", spec.eps}, {"centring", static_cast<int64_t>(spec.centring)}});
+  return recorded.record({x}, result, {x, result}, [spec](const Tensor& dy, const BackwardContext& c) -> Tensors {
     // dx = (x - mean) / deviation / n * dy. A set whose deviation is 0 has no gradient; the formula would give NaN.
-    const Tensor from = c.saved(0);
-    const Tensor of = c.saved(1);
+    const auto [from, of] = c.saved<2>();
     const double count = static_cast<double>(from.numel()) / static_cast<double>(of.numel());
     const Tensor is_zero = equal(of, zeros_like(of));
     const Tensor safe = where(is_zero, ones_like(from), from);
@@ -355,7 +352,7 @@ Tensor inverse_power_of_two(std::string_view op, const Tensor& x) {
   Tensor result = empty_like(inverse);
   kernels::norm_kernels.at(op, x.device())
       ->power_of_two(x.dtype(), x.numel(), inverse.device_pointer(), result.device_pointer());
-  trace_op("inverse_power_of_two", {x}, {result});
+  Op("inverse_power_of_two").note({x}, result);
   return result;
 }
 

@@ -1,10 +1,8 @@
 #include "ops/map_norm/norms.h"
 
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/map_norm/map_norm.h"
 #include "ops/norm/node.h"
 #include "ops/norm/norm.h"
@@ -45,9 +43,8 @@ Tensor composed_filter_response(const Tensors& inputs, double eps) {
 
 Tensor filter_response_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& tau,
                             const FilterResponseNormOptions& options) {
-  constexpr std::string_view op = "filter_response_norm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
+  const Op op("filter_response_norm");
+  const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);
@@ -95,9 +92,8 @@ Tensor composed_global(const Tensors& inputs, double eps) {
 
 Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             const GlobalResponseNormOptions& options) {
-  constexpr std::string_view op = "global_response_norm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
+  const Op op("global_response_norm");
+  const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_optional_per_channel(op, "weight", weight, x);
   check_optional_per_channel(op, "bias", bias, x);
@@ -169,11 +165,11 @@ Tensor run_local_response(const Tensor& x, const Tensor& dy, int64_t size, const
 }  // namespace
 
 Tensor local_response_norm(const Tensor& input, int64_t size, const LocalResponseNormOptions& options) {
-  const AutocastOp cast(kLocalResponse);
-  const Tensor x = cast.input(input);
-  check_input(kLocalResponse, x, 3, kMaxRank);
-  check(size >= 1, kLocalResponse, "size: expected at least 1, got {}", size);
-  if (x.numel() == 0 || is_tracing()) {
+  const Op op(kLocalResponse);
+  const Tensor x = op.input("input", input);
+  check_input(op, x, 3, kMaxRank);
+  check(size >= 1, op, "size: expected at least 1, got {}", size);
+  if (x.numel() == 0 || in_parts()) {
     return activate(composed_local_response(x, size, options), options.activation);
   }
   const OpScope scope([&] { return OpWork{.op = std::string(kLocalResponse), .bytes = bytes_of(x, x)}; });
@@ -253,9 +249,8 @@ Tensor composed_s0(const Tensors& inputs, const NormSpec& spec) {
 
 Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor& v, const Tensor& weight,
                    const Tensor& bias, const EvoNormB0Options& options) {
-  constexpr std::string_view op = "evo_norm_b0";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
+  const Op op("evo_norm_b0");
+  const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_evo_parameters(op, x, v, weight, bias);
   check_optional_per_channel(op, "running_var", running_var, x);
@@ -290,9 +285,8 @@ Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor&
 
 Tensor evo_norm_s0(const Tensor& input, int64_t num_groups, const Tensor& v, const Tensor& weight, const Tensor& bias,
                    const EvoNormS0Options& options) {
-  constexpr std::string_view op = "evo_norm_s0";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
+  const Op op("evo_norm_s0");
+  const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check(num_groups >= 1, op, "num_groups: expected at least 1, got {}", num_groups);
   check_evo_parameters(op, x, v, weight, bias);
@@ -344,9 +338,8 @@ Tensor composed_bounded(const BoundedNorm& norm, const Tensors& inputs, int64_t 
 
 Tensor apply_bounded(const BoundedNorm& norm, const Tensor& input, const Tensor& weight, const Tensor& bias,
                      const BoundedNormOptions& options) {
-  const std::string_view op = norm.op;
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
+  const Op op(norm.op);
+  const Tensor x = op.input("input", input);
   check_input(op, x, 1, kMaxRank);
   Tensors inputs{x};
   for (const auto& [name, scalar] : norm.scalars) {
@@ -396,17 +389,16 @@ Tensor dynamic_erf(const Tensor& x, const Tensor& alpha, const Tensor& shift, co
 
 Tensor seed_norm(const Tensor& input, const Tensor& weight, const Tensor& alpha, const Tensor& beta,
                  const SeedNormOptions& options) {
-  constexpr std::string_view kOp = "seed_norm";
-  const AutocastOp cast(kOp);
-  const Tensor x = cast.input(input);
-  check_input(kOp, x, 1, kMaxRank);
-  const int64_t axis = normalize_axis(kOp, options.axis, x.rank());
+  const Op op("seed_norm");
+  const Tensor x = op.input("input", input);
+  check_input(op, x, 1, kMaxRank);
+  const int64_t axis = normalize_axis(op, options.axis, x.rank());
   const std::pair<std::string_view, const Tensor&> parameters[] = {
       {"weight", weight}, {"alpha", alpha}, {"beta", beta}};
   for (const auto& [name, parameter] : parameters) {
-    check_defined(kOp, name, parameter);
-    check_sizes(kOp, name, parameter, {x.size(axis)});
-    check_parameter(kOp, name, parameter, x);
+    check_defined(op, name, parameter);
+    check_sizes(op, name, parameter, {x.size(axis)});
+    check_parameter(op, name, parameter, x);
   }
   const Tensor wide = in_compute_dtype(x);
   const auto of_channels = [&](const Tensor& parameter) { return to(parameter, wide.dtype()); };
@@ -416,9 +408,9 @@ Tensor seed_norm(const Tensor& input, const Tensor& weight, const Tensor& alpha,
   const Tensor t = tanh(sum(mul(wide, reshape(of_channels(beta), along)), {axis}, {.keepdim = true}));
   // Both terms are norms with a weight, which compute x / rms(x) again in backward and keep x alone. x / rms(x) as a
   // tensor, and the scale of each element as another, would be kept beside it.
-  const Tensor dynamic = mul(normalize(wide, rms, of_channels(alpha), {}, nullptr, kOp), t);
+  const Tensor dynamic = mul(normalize(wide, rms, of_channels(alpha), {}, nullptr, op), t);
   return back_to(x, norm_act(wide, rms, of_channels(weight), {},
-                             {.activation = options.activation, .residual = dynamic}, nullptr, kOp));
+                             {.activation = options.activation, .residual = dynamic}, nullptr, op));
 }
 
 }  // namespace norma

@@ -1,9 +1,6 @@
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/matmul/kernels.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/product.h"
@@ -18,8 +15,7 @@ namespace norma {
 
 namespace {
 
-void check_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  constexpr auto op = "linear";
+void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
   check_defined(op, "x", x);
   check_defined(op, "weight", weight);
   check_floating(op, "x", x);
@@ -129,8 +125,8 @@ Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const 
   }
   if (context.needs_grad(2)) {
     gradients[2] = empty({outputs}, tensor_options);
-    const OpScope scope([&] { return OpWork{.op = "linear_bias_gradient", .bytes = bytes_of(dy_rows)}; });
-    kernels::matmul_kernels.at("linear", dy.device())
+    Op("linear_bias_gradient")
+        .run(kernels::matmul_kernels, dy_rows)
         ->column_sum(dy.dtype(), rows, outputs, outputs, dy_rows.device_pointer(), gradients[2].device_pointer());
   }
   return gradients;
@@ -194,17 +190,14 @@ void check_operand(std::string_view name, const Tensor& operand, const Sizes& si
 }  // namespace
 
 Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearActOptions& then) {
-  const auto is_trained = [](const Tensor& operand) { return operand.defined() && operand.requires_grad(); };
-  const bool recorded = grad_enabled() && (is_trained(x) || is_trained(weight) || is_trained(bias) ||
-                                           is_trained(then.scale) || is_trained(then.residual));
   if (then.scale.defined() && weight.defined() && weight.rank() == 2) {  // otherwise linear() reports the mistake
     check_sizes("linear_act", "scale", then.scale, {weight.size(0)});
   }
   if (!autocast_enabled()) {
-    check_arguments(x, weight, bias);
+    check_arguments("linear", x, weight, bias);
     check_operand("scale", then.scale, {weight.size(0)}, x);
     check_operand("residual", then.residual, with_last(x.sizes(), weight.size(0)), x);
-    const bool in_one = !recorded && !is_tracing() && x.dtype() == DType::float32;  // a trace has the ops one by one
+    const bool in_one = x.dtype() == DType::float32 && !in_parts({x, weight, bias, then.scale, then.residual});
     const Tensor y = in_one ? linear_act_in_one(x, weight, bias, then) : Tensor();
     if (y.defined()) {
       return y;
@@ -220,11 +213,11 @@ Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 }
 
 Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias) {
-  const AutocastOp cast("linear");
-  const Tensor x = cast.input(input);
-  const Tensor weight = cast.like(uncast_weight, x);
-  const Tensor bias = cast.like(uncast_bias, x);
-  check_arguments(x, weight, bias);
+  const Op op("linear");
+  const Tensor x = op.input("x", input);
+  const Tensor weight = op.like(x, uncast_weight);
+  const Tensor bias = op.like(x, uncast_bias);
+  check_arguments(op, x, weight, bias);
   const int64_t outputs = weight.size(0);
   const Rows rows(x);
   const Sizes sizes = with_last(x.sizes(), outputs);
@@ -240,8 +233,8 @@ Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();
   const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
-  return record(
-      "linear", {x, weight, bias}, y, {x_saved, weight_saved},
+  return op.record(
+      {x, weight, bias}, y, {x_saved, weight_saved},
       [order = rows.order, x_sizes = x.sizes(), outputs](const Tensor& dy, const BackwardContext& context) -> Tensors {
         if (context.create_graph() || dy.numel() == 0) {
           return recorded_gradients(dy, context, x_sizes, outputs);

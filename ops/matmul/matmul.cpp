@@ -1,11 +1,9 @@
 #include "ops/matmul/matmul.h"
 
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
+#include "core/op.h"
 #include "core/strided_loop.h"
-#include "core/tape.h"
 #include "ops/matmul/product.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
@@ -21,9 +19,7 @@ Sizes leading(const Sizes& sizes, int64_t dropped) {
   return Sizes(std::span<const int64_t>(sizes.begin(), static_cast<size_t>(sizes.size() - dropped)));
 }
 
-void check_arguments(const Tensor& a, const Tensor& b) {
-  constexpr auto op = "matmul";
-  check_defined(op, "a", a);
+void check_arguments(const Op& op, const Tensor& a, const Tensor& b) {
   check_defined(op, "b", b);
   check_floating(op, "a", a);
   check_dtype(op, "b", b, a.dtype());
@@ -38,7 +34,7 @@ void check_arguments(const Tensor& a, const Tensor& b) {
 /// The entry of a profile.
 OpWork work_of(const kernels::MatmulCase& product, Device device) {
   return {.op = "matmul",
-          .implementation = std::string(kernels::matmul_kernels.at("matmul", device)->choose(product).name),
+          .implementation = std::string(kernels::matmul_kernels.table("matmul", device).choose(product).name),
           .bytes = kernels::fewest_bytes(product),
           .flops = kernels::flops(product),
           .call = product};
@@ -203,8 +199,8 @@ void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias,
     return;
   }
   const Device device = a.tensor.device();
-  const OpScope scope([&] { return work_of(product, device); });
-  kernels::matmul_kernels.at("matmul", device)
+  Op("matmul")
+      .run(kernels::matmul_kernels, device, [&] { return work_of(product, device); })
       ->choose(product)
       .multiply(product, a.tensor.device_pointer(), b.tensor.device_pointer(), pointer_or_null(bias), c,
                 keep_b ? b.tensor.storage().get() : nullptr);
@@ -217,13 +213,12 @@ bool multiply_act_into(const MatrixView& a, const MatrixView& b, const Tensor& b
   if (kernels::matmul_kernels.table("matmul", device).choose(product).multiply_act == nullptr) {
     return false;
   }
-  OpScope scope([&] { return work_of(product, device); });
-  const bool done = kernels::matmul_kernels.at("matmul", device)
-                        ->choose(product)
-                        .multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
-                                      pointer_or_null(bias), c, epilogue, keep_b ? b.tensor.storage().get() : nullptr);
+  auto run = Op("matmul").run(kernels::matmul_kernels, device, [&] { return work_of(product, device); });
+  const bool done = run->choose(product).multiply_act(product, a.tensor.device_pointer(), b.tensor.device_pointer(),
+                                                      pointer_or_null(bias), c, epilogue,
+                                                      keep_b ? b.tensor.storage().get() : nullptr);
   if (!done) {
-    scope.discard();
+    run.discard();
   }
   return done;
 }
@@ -235,12 +230,12 @@ bool is_constant_weight(const Tensor& x) {
 namespace {
 
 /// The product of checked operands of rank 2 or more.
-Tensor product(const Tensor& a, const Tensor& b) {
-  const Sizes batch = broadcast_sizes("matmul", leading(a.sizes(), 2), leading(b.sizes(), 2));
+Tensor product(const Op& op, const Tensor& a, const Tensor& b) {
+  const Sizes batch = broadcast_sizes(op, leading(a.sizes(), 2), leading(b.sizes(), 2));
   Sizes sizes = batch;
   sizes.push_back(a.size(-2));
   sizes.push_back(b.size(-1));
-  checked_numel("matmul", sizes);
+  checked_numel(op, sizes);
   const Tensor out = empty(sizes, {.dtype = a.dtype(), .device = a.device()});
   if (a.size(-1) == 0) {
     zero_(out);  // an empty sum
@@ -251,8 +246,8 @@ Tensor product(const Tensor& a, const Tensor& b) {
   // Each operand is needed for the other's gradient only.
   const Tensor a_saved = b.requires_grad() ? a : Tensor();
   const Tensor b_saved = a.requires_grad() ? b : Tensor();
-  return record(
-      "matmul", {a, b}, out, {a_saved, b_saved},
+  return op.record(
+      {a, b}, out, {a_saved, b_saved},
       [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& context) -> Tensors {
         Tensors gradients(2);
         if (context.needs_grad(0)) {
@@ -268,14 +263,14 @@ Tensor product(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& uncast_a, const Tensor& uncast_b) {
-  const AutocastOp cast("matmul");
-  const Tensor a = cast.input(uncast_a);
-  const Tensor b = cast.like(uncast_b, a);
-  check_arguments(a, b);
+  const Op op("matmul");
+  const Tensor a = op.input("a", uncast_a);
+  const Tensor b = op.like(a, uncast_b);
+  check_arguments(op, a, b);
   if (a.rank() >= 2 && b.rank() >= 2) {
-    return product(a, b);
+    return product(op, a, b);
   }
-  const Tensor y = product(a.rank() == 1 ? unsqueeze(a, 0) : a, b.rank() == 1 ? unsqueeze(b, 1) : b);
+  const Tensor y = product(op, a.rank() == 1 ? unsqueeze(a, 0) : a, b.rank() == 1 ? unsqueeze(b, 1) : b);
   Sizes sizes = y.sizes();
   if (b.rank() == 1) {
     sizes.erase(sizes.size() - 1);

@@ -1,7 +1,6 @@
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/tape.h"
+#include "core/op.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -89,7 +88,7 @@ Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
   for (const Tensor& part : parts) {
     counts.push_back(part.size(0));
   }
-  return record(op, parts, y, {}, [counts](const Tensor& dy, const BackwardContext& c) {
+  return Op(op).record(parts, y, {}, [counts](const Tensor& dy, const BackwardContext& c) {
     Tensors gradients;
     int64_t first = 0;
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -195,8 +194,8 @@ Tensors backward_of_parts(const PartsOfBatch& parts, double count, const NormNod
 Tensor batch_norm_of_parts(std::string_view op, const Tensor& input, const NormSpec& spec, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                            const BatchNormOptions& options, const ActOptions& then) {
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
+  const Op frame(op);
+  const Tensor x = frame.input("input", input);
   BatchMoments moments;
   Tensor stats;
   {
@@ -257,10 +256,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
 Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight, const Tensor& bias, const BatchNormOptions& options,
                         const ActOptions& options_then) {
-  constexpr std::string_view op = "ghost_batch_norm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
-  const ActOptions then{options_then.activation, cast.like(options_then.residual, x)};
+  const Op op("ghost_batch_norm");
+  const Tensor x = op.input("input", input);
+  const ActOptions then{options_then.activation, op.like(x, options_then.residual)};
   check_input(op, x, 2, 5);
   check_options(op, options, x);
   check(sub_batch >= 1, op, "sub_batch: expected at least 1, got {}", sub_batch);
@@ -343,10 +341,9 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
 
 Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                     const Tensor& bias, const BatchRenormOptions& options, const ActOptions& options_then) {
-  constexpr std::string_view op = "batch_renorm";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
-  const ActOptions then{options_then.activation, cast.like(options_then.residual, x)};
+  const Op op("batch_renorm");
+  const Tensor x = op.input("input", input);
+  const ActOptions then{options_then.activation, op.like(x, options_then.residual)};
   check_input(op, x, 2, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,
         "running_mean: expected running statistics, got none");

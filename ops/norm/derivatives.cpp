@@ -1,6 +1,6 @@
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/tape.h"
+#include "core/op.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/pointwise.h"
@@ -235,22 +235,23 @@ Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradi
   saved.push_back(dy);
   NormNode without_tensors = node;
   static_cast<NormTensors&>(without_tensors) = {.activation = node.activation};
-  record(node.op + "_backward", inputs, defined_only(gradients), saved,
-         [without_tensors, recorded, place_of_dy = saved.size() - 1](const Tensors& grad_outputs,
-                                                                     const BackwardContext& c) -> Tensors {
-           NormNode again = with_kept(without_tensors, c);
-           const Tensors in{c.saved(place_of_dy), again.x, again.weight, again.bias, again.residual};
-           again.stats = again.stats.detach();
-           again.bits = again.bits.defined() ? again.bits.detach() : again.bits;
-           const auto composed = [&](const Tensors& places) {
-             again.x = places[1];
-             again.weight = places[2];
-             again.bias = places[3];
-             again.residual = places[4];
-             return defined_only(composed_gradients(again, places[0], recorded));
-           };
-           return gradients_of_composed(composed, in, grad_outputs, c);
-         });
+  const std::string name = node.op + "_backward";
+  Op(name).record(inputs, defined_only(gradients), saved,
+                  [without_tensors, recorded, place_of_dy = saved.size() - 1](const Tensors& grad_outputs,
+                                                                              const BackwardContext& c) -> Tensors {
+                    NormNode again = with_kept(without_tensors, c);
+                    const Tensors in{c.saved(place_of_dy), again.x, again.weight, again.bias, again.residual};
+                    again.stats = again.stats.detach();
+                    again.bits = again.bits.defined() ? again.bits.detach() : again.bits;
+                    const auto composed = [&](const Tensors& places) {
+                      again.x = places[1];
+                      again.weight = places[2];
+                      again.bias = places[3];
+                      again.residual = places[4];
+                      return defined_only(composed_gradients(again, places[0], recorded));
+                    };
+                    return gradients_of_composed(composed, in, grad_outputs, c);
+                  });
   if (passes_dy) {
     gradients[3] = dy;
   }

@@ -1,11 +1,8 @@
 #include "ops/norm/node.h"
 
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/pointwise/pointwise.h"
 
 namespace norma::norm_detail {
@@ -228,24 +225,21 @@ Tensor compute(std::string_view op, const Tensor& x, const NormSpec& spec, const
 }
 
 /// What a program that writes a norm down has to know (core/trace.h).
-OpAttributes attributes_of(const NormSpec& spec, const ForwardOptions& options) {
-  OpAttributes attributes{{"reduce", attribute(spec.reduce)},
-                          {"affine", attribute(spec.affine)},
-                          {"groups", spec.groups},
-                          {"eps", spec.eps},
-                          {"centring", static_cast<int64_t>(spec.centring)},
-                          {"correction", spec.correction},
-                          {"activation", std::string(to_string(options.then.activation))}};
+void describe(Op& op, const NormSpec& spec, const ForwardOptions& options) {
+  op.describe({{"reduce", spec.reduce},
+               {"affine", spec.affine},
+               {"groups", spec.groups},
+               {"eps", spec.eps},
+               {"centring", static_cast<int64_t>(spec.centring)},
+               {"correction", spec.correction},
+               {"activation", to_string(options.then.activation)}});
   if (options.fixed_stats.defined()) {
-    attributes["running_mean"] = options.running_mean;
-    attributes["running_var"] = options.running_var;
+    op.describe({{"running_mean", &options.running_mean}, {"running_var", &options.running_var}});
   }
-  return attributes;
 }
 
 /// What the tape keeps of a norm, so that backward knows z + residual where it needs that.
 struct Plan {
-  bool recorded;
   bool with_bits;  ///< the sign of z + residual, a bit for each element
   bool z_again;    ///< bias and residual, with which backward computes z again
   bool remade;     ///< y can be remade, for which the bias is kept
@@ -253,8 +247,7 @@ struct Plan {
 Plan plan_of(const Tensors& inputs, const ActOptions& then) {
   const bool recorded = will_record(inputs);
   const bool with_bits = recorded && then.activation == Activation::relu && then.residual.defined();
-  return {.recorded = recorded,
-          .with_bits = with_bits,
+  return {.with_bits = with_bits,
           .z_again = then.activation != Activation::identity && !with_bits,
           .remade = remakes_outputs() && !with_bits && !norm_reference()};
 }
@@ -310,12 +303,12 @@ NormNode with_kept(const NormNode& node, const BackwardContext& c) {
   return result;
 }
 
-Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spec, const Tensor& weight,
+Tensor record_norm(std::string_view name, const Tensor& input, const NormSpec& spec, const Tensor& weight,
                    const Tensor& bias, const ForwardOptions& requested) {
-  const AutocastOp cast(CastPolicy::knows(op) ? op : "normalize");
-  const Tensor x = cast.input(input);
+  Op op(name, "normalize");
+  const Tensor x = op.input("input", input);
   ForwardOptions options = requested;
-  options.then.residual = cast.like(options.then.residual, x);
+  options.then.residual = op.like(x, options.then.residual);
   const Tensor& residual = options.then.residual;
   check_residual(op, residual, x);
   const Tensors inputs{x, weight, bias, residual};
@@ -326,35 +319,35 @@ Tensor record_norm(std::string_view op, const Tensor& input, const NormSpec& spe
   Tensor y;
   {
     const OpScope scope([&] {  // y has the size of x
-      return OpWork{.op = std::string(op), .bytes = bytes_of(x, x, residual, bits)};
+      return OpWork{.op = std::string(name), .bytes = bytes_of(x, x, residual, bits)};
     });
     y = compute(op, x, spec, weight, bias, options, stats, bits);
   }
-  if (!plan.recorded) {
+  if (!Op::is_noted(inputs)) {
     return y;
   }
   const NormNode node{{.activation = options.then.activation},
-                      std::string(op),
+                      std::string(name),
                       spec,
                       options.fixed_stats.defined(),
                       weight.defined() || bias.defined(),
                       bias.defined() ? bias.dtype() : x.dtype(),
                       options.backward};
-  describe(op, [&] { return attributes_of(spec, options); });
-  record(op, inputs, y,
-         kept({.x = x,
-               .weight = weight,
-               .bias = plan.z_again || plan.remade ? bias : Tensor{},
-               .residual = plan.z_again ? residual : Tensor{},
-               .stats = stats,
-               .bits = bits}),
-         [node, z_again = plan.z_again](const Tensor& dy, const BackwardContext& c) -> Tensors {
-           NormNode with_tensors = with_kept(node, c);
-           with_tensors.bias = z_again ? with_tensors.bias : Tensor{};
-           return backward_of(with_tensors, dy, c);
-         });
+  describe(op, spec, options);
+  op.record(inputs, y,
+            kept({.x = x,
+                  .weight = weight,
+                  .bias = plan.z_again || plan.remade ? bias : Tensor{},
+                  .residual = plan.z_again ? residual : Tensor{},
+                  .stats = stats,
+                  .bits = bits}),
+            [node, z_again = plan.z_again](const Tensor& dy, const BackwardContext& c) -> Tensors {
+              NormNode with_tensors = with_kept(node, c);
+              with_tensors.bias = z_again ? with_tensors.bias : Tensor{};
+              return backward_of(with_tensors, dy, c);
+            });
   if (plan.remade) {
-    offer_remake(y, [node](const BackwardContext& c) { return remade(with_kept(node, c)); });
+    remake_by(y, [node](const BackwardContext& c) { return remade(with_kept(node, c)); });
   }
   return y;
 }

@@ -2,7 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
+#include "core/op.h"
 
 #include <span>
 #include <string>
@@ -40,9 +40,30 @@ const double* numbers_or_null(const Tensor& x) {
   return x.defined() ? x.device_pointer<double>() : nullptr;
 }
 
-/// Calls change(batch) on the elements of all tensors, and writes them back where they do not lie side by side.
+/// Calls change(table, batch) for each batch, with one entry in a profile: bytes(x) for each x of `all`.
+template <class Item, class All, class Bytes, class Change>
+void run(const Op& op, const Batches<Item>& batches, const All& all, const Bytes& bytes, const Change& change) {
+  const OpScope scope([&] {
+    OpWork work{.op = std::string(op)};
+    for (const auto& x : all) {
+      work.bytes += bytes(x);
+    }
+    return work;
+  });
+  for (const Batch<Item>& batch : batches) {
+    change(kernels::optimizer_kernels.at(op, batch.device), batch);
+  }
+}
+
+/// What a step of AdamW or LAMB reads and writes.
+template <class Update>
+double bytes_of_update(const Update& update) {
+  return 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
+}
+
+/// Calls change(table, batch) on the elements of all tensors, and writes them back where they do not lie side by side.
 template <class F>
-void change_in_place(std::string_view op, const Tensors& xs, F&& change) {
+void change_in_place(const Op& op, const Tensors& xs, const F& change) {
   Tensors dense;
   Batches<kernels::ChangedItem> batches;
   for (const Tensor& x : xs) {
@@ -50,16 +71,8 @@ void change_in_place(std::string_view op, const Tensors& xs, F&& change) {
     dense.push_back(is_non_overlapping_and_dense(x) ? x : copy_of(x));
     batches.add(x, {.count = x.numel(), .x = dense.back().device_pointer()});
   }
-  const OpScope scope([&] {
-    OpWork work{.op = std::string(op)};
-    for (const Tensor& x : dense) {
-      work.bytes += bytes_of(x, x);
-    }
-    return work;
-  });
-  for (const auto& batch : batches) {
-    change(batch);
-  }
+  run(
+      op, batches, dense, [](const Tensor& x) { return bytes_of(x, x); }, change);
   for (size_t i = 0; i < xs.size(); ++i) {
     if (dense[i].is_same(xs[i])) {
       xs[i].bump_version();
@@ -72,9 +85,10 @@ void change_in_place(std::string_view op, const Tensors& xs, F&& change) {
 }  // namespace
 
 void sgd_step(const std::vector<SgdUpdate>& updates, const Tensor& guard) {
+  const Op op("sgd");
   Batches<kernels::SgdItem> batches;
   for (const SgdUpdate& update : updates) {
-    check_device("sgd", "gradient", update.gradient, update.parameter.device());
+    check_device(op, "gradient", update.gradient, update.parameter.device());
     batches.add(update.parameter, {.count = update.parameter.numel(),
                                    .p = update.parameter.device_pointer(),
                                    .gradient = update.gradient.device_pointer(),
@@ -82,22 +96,18 @@ void sgd_step(const std::vector<SgdUpdate>& updates, const Tensor& guard) {
                                    .step = update.step,
                                    .changing = update.changing});
   }
-  const OpScope scope([&] {
-    OpWork work{.op = "sgd"};
-    for (const SgdUpdate& update : updates) {  // parameter and velocity are read and written
-      work.bytes += 2 * bytes_of(update.parameter, update.velocity) + bytes_of(update.gradient);
-    }
-    return work;
-  });
-  for (const auto& batch : batches) {
-    kernels::optimizer_kernels.at("sgd", batch.device)->sgd(batch.dtype, batch.items, numbers_or_null(guard));
-  }
+  const auto bytes = [](const SgdUpdate& update) {  // parameter and velocity are read and written
+    return 2 * bytes_of(update.parameter, update.velocity) + bytes_of(update.gradient);
+  };
+  run(op, batches, updates, bytes,
+      [&](const auto& table, const auto& batch) { table->sgd(batch.dtype, batch.items, numbers_or_null(guard)); });
 }
 
 void adamw_step(const std::vector<AdamWUpdate>& updates, const Tensor& guard) {
+  const Op op("adamw");
   Batches<kernels::AdamWItem> batches;
   for (const AdamWUpdate& update : updates) {
-    check_device("adamw", "gradient", update.gradient, update.parameter.device());
+    check_device(op, "gradient", update.gradient, update.parameter.device());
     batches.add(update.parameter, {.count = update.parameter.numel(),
                                    .p = update.parameter.device_pointer(),
                                    .gradient = update.gradient.device_pointer(),
@@ -106,65 +116,46 @@ void adamw_step(const std::vector<AdamWUpdate>& updates, const Tensor& guard) {
                                    .step = update.step,
                                    .changing = update.changing});
   }
-  const OpScope scope([&] {
-    OpWork work{.op = "adamw"};
-    for (const AdamWUpdate& update : updates) {
-      work.bytes += 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
-    }
-    return work;
-  });
-  for (const auto& batch : batches) {
-    kernels::optimizer_kernels.at("adamw", batch.device)->adamw(batch.dtype, batch.items, numbers_or_null(guard));
-  }
+  run(op, batches, updates, bytes_of_update<AdamWUpdate>,
+      [&](const auto& table, const auto& batch) { table->adamw(batch.dtype, batch.items, numbers_or_null(guard)); });
 }
 
 void average_into(const Tensors& averages, const Tensors& values, const Tensor& share, const Tensor& guard) {
+  const Op op("average");
   Batches<kernels::CopyItem> batches;
   for (size_t i = 0; i < averages.size(); ++i) {
     const Tensor& average = averages[i];
     const Tensor& value = values.at(i);
-    check_sizes("average", "value", value, average.sizes());
-    check_dtype("average", "value", value, average.dtype());
-    check_device("average", "value", value, share.device());
-    check(is_non_overlapping_and_dense(average) && average.strides() == value.strides(), "average",
+    check_sizes(op, "value", value, average.sizes());
+    check_dtype(op, "value", value, average.dtype());
+    check_device(op, "value", value, share.device());
+    check(is_non_overlapping_and_dense(average) && average.strides() == value.strides(), op,
           "value: expected dense strides, those of the average, got {} for {}", describe(value), describe(average));
     batches.add(average, {.count = average.numel(), .to = average.device_pointer(), .from = value.device_pointer()});
     average.bump_version();
   }
-  const OpScope scope([&] {
-    OpWork work{.op = "average"};
-    for (const Tensor& average : averages) {
-      work.bytes += bytes_of(average, average, average);
-    }
-    return work;
-  });
-  for (const auto& batch : batches) {
-    kernels::optimizer_kernels.at("average", batch.device)
-        ->average(batch.dtype, share.device_pointer<double>(), batch.items, numbers_or_null(guard));
-  }
+  run(
+      op, batches, averages, [](const Tensor& average) { return bytes_of(average, average, average); },
+      [&](const auto& table, const auto& batch) {
+        table->average(batch.dtype, share.device_pointer<double>(), batch.items, numbers_or_null(guard));
+      });
 }
 
 Tensor sums_of_squares(const Tensors& xs, Device device) {
+  const Op op("sum_of_squares");
   const Tensor sums = empty({static_cast<int64_t>(xs.size())}, {.dtype = DType::float64, .device = device});
   auto* sum = sums.device_pointer<double>();
   Tensors dense;
   Batches<kernels::SquaresItem> batches;
   for (const Tensor& x : xs) {
-    check_floating("sum_of_squares", "x", x);
-    check_device("sum_of_squares", "x", x, device);
+    check_floating(op, "x", x);
+    check_device(op, "x", x, device);
     dense.push_back(is_non_overlapping_and_dense(x) ? x : copy_of(x));
     batches.add(x, {.count = x.numel(), .x = dense.back().device_pointer(), .sum = sum++});
   }
-  const OpScope scope([&] {
-    OpWork work{.op = "sum_of_squares"};
-    for (const Tensor& x : dense) {
-      work.bytes += bytes_of(x);
-    }
-    return work;
-  });
-  for (const auto& batch : batches) {
-    kernels::optimizer_kernels.at("sum_of_squares", device)->sums_of_squares(batch.dtype, batch.items);
-  }
+  run(
+      op, batches, dense, [](const Tensor& x) { return bytes_of(x); },
+      [](const auto& table, const auto& batch) { table->sums_of_squares(batch.dtype, batch.items); });
   return sums;
 }
 
@@ -172,14 +163,15 @@ namespace {
 
 /// One step for updates whose directions fit into memory at once.
 void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor, const Tensor& guard) {
+  const Op op("lamb");
   Batches<kernels::LambItem> batches;
   Tensors directions;  // until the kernels have been launched
   const Device device = updates[0].parameter.device();
   const Tensor squares = empty({2 * static_cast<int64_t>(updates.size())}, {.dtype = DType::float64, .device = device});
   auto* square = squares.device_pointer<double>();
   for (const LambUpdate& update : updates) {
-    check_device("lamb", "parameter", update.parameter, device);
-    check_device("lamb", "gradient", update.gradient, device);
+    check_device(op, "parameter", update.parameter, device);
+    check_device(op, "gradient", update.gradient, device);
     // The sums of squares read directions that a guard has left out.
     directions.push_back(guard.defined() ? zeros_like(update.parameter) : empty_like(update.parameter));
     batches.add(update.parameter, {.count = update.parameter.numel(),
@@ -195,15 +187,7 @@ void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor, co
                                    .changing = update.changing});
     square += 2;
   }
-  const OpScope scope([&] {
-    OpWork work{.op = "lamb"};
-    for (const LambUpdate& update : updates) {
-      work.bytes += 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
-    }
-    return work;
-  });
-  for (const auto& batch : batches) {
-    const auto table = kernels::optimizer_kernels.at("lamb", device);
+  run(op, batches, updates, bytes_of_update<LambUpdate>, [&](const auto& table, const auto& batch) {
     table->lamb_direction(batch.dtype, batch.items, numbers_or_null(guard));
     std::vector<kernels::SquaresItem> items;
     for (const kernels::LambItem& item : batch.items) {
@@ -212,7 +196,7 @@ void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor, co
     }
     table->sums_of_squares(batch.dtype, items);
     table->lamb_move(batch.dtype, batch.items, numbers_or_null(guard));
-  }
+  });
 }
 
 }  // namespace
@@ -242,19 +226,19 @@ Tensor clipping_of(const Tensor& sums, double max_norm) {
   return norm_and_factor;
 }
 
-void scale_in_place(std::string_view op, const Tensors& xs, const Tensor& factor) {
+void scale_in_place(std::string_view name, const Tensors& xs, const Tensor& factor) {
+  const Op op(name);
   for (const Tensor& x : xs) {
     check_device(op, "x", x, factor.device());
   }
-  change_in_place(op, xs, [&](const auto& batch) {
-    kernels::optimizer_kernels.at(op, batch.device)->scale(batch.dtype, factor.device_pointer<double>(), batch.items);
+  change_in_place(op, xs, [&](const auto& table, const auto& batch) {
+    table->scale(batch.dtype, factor.device_pointer<double>(), batch.items);
   });
 }
 
-void cut_off_in_place(std::string_view op, const Tensors& xs, double limit) {
-  change_in_place(op, xs, [&](const auto& batch) {
-    kernels::optimizer_kernels.at(op, batch.device)->cut_off(batch.dtype, limit, batch.items);
-  });
+void cut_off_in_place(std::string_view name, const Tensors& xs, double limit) {
+  change_in_place(Op(name), xs,
+                  [&](const auto& table, const auto& batch) { table->cut_off(batch.dtype, limit, batch.items); });
 }
 
 }  // namespace norma

@@ -1,6 +1,6 @@
 #include "ops/pointwise/activation.h"
 
-#include "core/autocast.h"
+#include "core/op.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 
@@ -30,8 +30,8 @@ Tensor activate(const Tensor& y, const ActOptions& then, std::string_view op) {
   if (!then.residual.defined()) {
     return activate(y, then.activation);
   }
-  const AutocastOp cast("normalize");
-  const Tensor residual = cast.like(then.residual, y);
+  const Op frame(op, "normalize");
+  const Tensor residual = frame.like(y, then.residual);
   const DType dtype = compute_dtype(y.dtype());
   check_sizes(op, "residual", residual, y.sizes());
   check_dtype(op, "residual", residual, y.dtype());

@@ -1,8 +1,4 @@
-#include "core/autocast.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -19,45 +15,51 @@ namespace {
 struct Operands {
   Tensor a;
   Tensor b;
-  Tensors uncast;  ///< before conversion, which may move elements of operands with gaps: these give the result's layout
+  Tensor
+      uncast_a;  ///< before conversion, which may move elements of operands with gaps: these give the result's layout
+  Tensor uncast_b;
 
-  Operands(std::string_view op, const Tensor& left, const Tensor& right) : uncast{left, right} {
-    check_defined(op, "a", left);
-    check_defined(op, "b", right);
+  Operands(const Op& op, const Tensor& left, const Tensor& right)
+      : uncast_a(op.input("a", left)), uncast_b(op.input("b", right)) {
     check_device(op, "b", right, left.device());
-    const DType dtype = pointwise::result_dtype(left, right);
-    a = to(left, dtype);
-    b = to(right, dtype);
+    const DType dtype = pointwise::result_dtype(uncast_a, uncast_b);
+    a = to(uncast_a, dtype);
+    b = to(uncast_b, dtype);
   }
 };
 
-Operands arithmetic_operands(std::string_view op, Binary f, const Tensor& left, const Tensor& right) {
-  check_defined(op, "a", left);
-  check_defined(op, "b", right);
-  pointwise::check_binary_dtype(op, f, pointwise::result_dtype(left, right));
-  const AutocastOp cast(op);
-  return {op, cast.input(left), cast.input(right)};
-}
+/// y = f(a, b) of operands in its dtype; not recorded.
+struct Result {
+  Tensor a;
+  Tensor b;
+  Tensor y;
+};
 
-/// f(a, b) for a number b; not recorded.
-Tensor with_number(std::string_view op, Binary f, const Tensor& a, double b) {
-  check_defined(op, "a", a);
-  pointwise::check_binary_dtype(op, f, a.dtype());
-  const Tensor number = pointwise::number_operand(op, a, b);
-  return pointwise::binary(op, f, a, number, {a, number});
-}
-
-Tensor compare(std::string_view op, Comparison f, const Tensor& left, const Tensor& right) {
+Result arithmetic(const Op& op, Binary f, const Tensor& left, const Tensor& right) {
   const Operands operands(op, left, right);
-  const Tensor& a = operands.a;
-  const Tensor& b = operands.b;
+  const auto& [a, b, uncast_a, uncast_b] = operands;
+  pointwise::check_binary_dtype(op, f, a.dtype());
+  return {a, b, pointwise::binary(op, f, a, b, {uncast_a, uncast_b})};
+}
+
+/// As above, for a number b.
+Result with_number(Op& op, Binary f, const Tensor& input, double number) {
+  const Tensor a = op.input("a", input);
+  pointwise::check_binary_dtype(op, f, a.dtype());
+  op.describe({{"number", number}});
+  const Tensor b = pointwise::number_operand(op, a, number);
+  return {a, b, pointwise::binary(op, f, a, b, {a, b})};
+}
+
+Tensor compare(const Op& op, Comparison f, const Tensor& left, const Tensor& right) {
+  const Operands operands(op, left, right);
+  const auto& [a, b, uncast_a, uncast_b] = operands;
   const Sizes sizes = broadcast_sizes(op, a.sizes(), b.sizes());
-  Tensor y = pointwise::empty_for(sizes, DType::boolean, operands.uncast);
+  Tensor y = pointwise::empty_for(sizes, DType::boolean, {uncast_a, uncast_b});
   using pointwise::operand_of;
-  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(a, b, y)}; });
-  kernels::pointwise_kernels.at(op, y.device())
+  op.run(kernels::pointwise_kernels, a, b, y)
       ->compare(f, a.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
-  trace_op(op, {a, b}, {y});
+  op.note({a, b}, y);
   return y;
 }
 
@@ -81,157 +83,151 @@ Tensor not_negative(const Tensor& e) {
 }  // namespace
 
 Tensor add(const Tensor& left, const Tensor& right) {
-  const auto [a, b, uncast] = arithmetic_operands("add", Binary::add, left, right);
-  return record("add", {a, b}, pointwise::binary("add", Binary::add, a, b, uncast), {},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
-                          c.needs_grad(1) ? unbroadcast(dy, b_sizes) : Tensor()};
-                });
+  const Op op("add");
+  const auto [a, b, y] = arithmetic(op, Binary::add, left, right);
+  return op.record({a, b}, y, {},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
+                             c.needs_grad(1) ? unbroadcast(dy, b_sizes) : Tensor()};
+                   });
 }
 
 Tensor sub(const Tensor& left, const Tensor& right) {
-  const auto [a, b, uncast] = arithmetic_operands("sub", Binary::sub, left, right);
-  return record("sub", {a, b}, pointwise::binary("sub", Binary::sub, a, b, uncast), {},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
-                          c.needs_grad(1) ? neg(unbroadcast(dy, b_sizes)) : Tensor()};
-                });
+  const Op op("sub");
+  const auto [a, b, y] = arithmetic(op, Binary::sub, left, right);
+  return op.record({a, b}, y, {},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {c.needs_grad(0) ? unbroadcast(dy, a_sizes) : Tensor(),
+                             c.needs_grad(1) ? neg(unbroadcast(dy, b_sizes)) : Tensor()};
+                   });
 }
 
 Tensor mul(const Tensor& left, const Tensor& right) {
-  const auto [a, b, uncast] = arithmetic_operands("mul", Binary::mul, left, right);
+  const Op op("mul");
+  const auto [a, b, y] = arithmetic(op, Binary::mul, left, right);
   // Each operand serves the gradient of the other.
-  return record("mul", {a, b}, pointwise::binary("mul", Binary::mul, a, b, uncast),
-                {b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {c.needs_grad(0) ? unbroadcast(mul(dy, c.saved(1)), a_sizes) : Tensor(),
-                          c.needs_grad(1) ? unbroadcast(mul(dy, c.saved(0)), b_sizes) : Tensor()};
-                });
+  return op.record({a, b}, y, {b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {c.needs_grad(0) ? unbroadcast(mul(dy, c.saved(1)), a_sizes) : Tensor(),
+                             c.needs_grad(1) ? unbroadcast(mul(dy, c.saved(0)), b_sizes) : Tensor()};
+                   });
 }
 
 Tensor div(const Tensor& left, const Tensor& right) {
-  const auto [a, b, uncast] = arithmetic_operands("div", Binary::div, left, right);
-  return record("div", {a, b}, pointwise::binary("div", Binary::div, a, b, uncast),
-                {b.requires_grad() ? a : Tensor(), b},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  const Tensor b_saved = c.saved(1);
-                  Tensors gradients(2);
-                  if (c.needs_grad(0)) {
-                    gradients[0] = unbroadcast(div(dy, b_saved), a_sizes);
-                  }
-                  if (c.needs_grad(1)) {  // -dy (a / b) / b: b * b could overflow
-                    gradients[1] = unbroadcast(neg(mul(dy, div(div(c.saved(0), b_saved), b_saved))), b_sizes);
-                  }
-                  return gradients;
-                });
+  const Op op("div");
+  const auto [a, b, y] = arithmetic(op, Binary::div, left, right);
+  return op.record({a, b}, y, {b.requires_grad() ? a : Tensor(), b},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const Tensor b_saved = c.saved(1);
+                     Tensors gradients(2);
+                     if (c.needs_grad(0)) {
+                       gradients[0] = unbroadcast(div(dy, b_saved), a_sizes);
+                     }
+                     if (c.needs_grad(1)) {  // -dy (a / b) / b: b * b could overflow
+                       gradients[1] = unbroadcast(neg(mul(dy, div(div(c.saved(0), b_saved), b_saved))), b_sizes);
+                     }
+                     return gradients;
+                   });
 }
 
 Tensor maximum(const Tensor& left, const Tensor& right) {
-  const auto [a, b, uncast] = arithmetic_operands("maximum", Binary::maximum, left, right);
-  return record("maximum", {a, b}, pointwise::binary("maximum", Binary::maximum, a, b, uncast), {a, b},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  const Tensor x = c.saved(0);
-                  const Tensor y = c.saved(1);
-                  const Tensor shared = where(equal(x, y), dy * 0.5, dy);
-                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
-                  Tensors gradients(2);
-                  if (c.needs_grad(0)) {
-                    gradients[0] = unbroadcast(where(greater(y, x), zero, shared), a_sizes);
-                  }
-                  if (c.needs_grad(1)) {
-                    gradients[1] = unbroadcast(where(greater(x, y), zero, shared), b_sizes);
-                  }
-                  return gradients;
-                });
+  const Op op("maximum");
+  const auto [a, b, y] = arithmetic(op, Binary::maximum, left, right);
+  return op.record({a, b}, y, {a, b},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const auto [u, v] = c.saved<2>();
+                     const Tensor shared = where(equal(u, v), dy * 0.5, dy);
+                     const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                     Tensors gradients(2);
+                     if (c.needs_grad(0)) {
+                       gradients[0] = unbroadcast(where(greater(v, u), zero, shared), a_sizes);
+                     }
+                     if (c.needs_grad(1)) {
+                       gradients[1] = unbroadcast(where(greater(u, v), zero, shared), b_sizes);
+                     }
+                     return gradients;
+                   });
 }
 
 Tensor pow(const Tensor& left, const Tensor& right) {
-  const auto [a, b, uncast] = arithmetic_operands("pow", Binary::pow, left, right);
-  return record("pow", {a, b}, pointwise::binary("pow", Binary::pow, a, b, uncast), {a, b},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  const Tensor x = c.saved(0);
-                  const Tensor e = c.saved(1);
-                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
-                  const Tensor one = full({}, 1, {.dtype = dy.dtype(), .device = dy.device()});
-                  const Tensor at_zero = equal(x, zero);
-                  Tensors gradients(2);
-                  // If one factor is 0, the other must be finite. So at 0 another number replaces the infinite one, and
-                  // only there, since derivatives of the rest go on.
-                  if (c.needs_grad(0)) {  // e x^(e - 1), 0 for 0^0
-                    const Tensor lowered = sub(where(both(at_zero, equal(e, zero)), one, e), 1);
-                    Tensor slope = mul(e, pow(x, lowered));
-                    if (!c.create_graph()) {  // x^-1 may leave the range; with it, d/de is not 0
-                      slope = where(equal(e, zero), zero, slope);
-                    }
-                    gradients[0] = unbroadcast(mul(dy, slope), a_sizes);
-                  }
-                  if (c.needs_grad(1)) {  // x^e ln x, 0 at x = 0 unless e < 0
-                    const Tensor base = where(both(at_zero, not_negative(e)), one, x);
-                    gradients[1] = unbroadcast(mul(dy, mul(pow(x, e), log(base))), b_sizes);
-                  }
-                  return gradients;
-                });
+  const Op op("pow");
+  const auto [a, b, y] = arithmetic(op, Binary::pow, left, right);
+  return op.record({a, b}, y, {a, b},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const auto [x, e] = c.saved<2>();
+                     const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                     const Tensor one = full({}, 1, {.dtype = dy.dtype(), .device = dy.device()});
+                     const Tensor at_zero = equal(x, zero);
+                     Tensors gradients(2);
+                     // If one factor is 0, the other must be finite. So at 0 another number replaces the infinite one,
+                     // and only there, since derivatives of the rest go on.
+                     if (c.needs_grad(0)) {  // e x^(e - 1), 0 for 0^0
+                       const Tensor lowered = sub(where(both(at_zero, equal(e, zero)), one, e), 1);
+                       Tensor slope = mul(e, pow(x, lowered));
+                       if (!c.create_graph()) {  // x^-1 may leave the range; with it, d/de is not 0
+                         slope = where(equal(e, zero), zero, slope);
+                       }
+                       gradients[0] = unbroadcast(mul(dy, slope), a_sizes);
+                     }
+                     if (c.needs_grad(1)) {  // x^e ln x, 0 at x = 0 unless e < 0
+                       const Tensor base = where(both(at_zero, not_negative(e)), one, x);
+                       gradients[1] = unbroadcast(mul(dy, mul(pow(x, e), log(base))), b_sizes);
+                     }
+                     return gradients;
+                   });
 }
 
 Tensor add(const Tensor& input, double b) {
-  const Tensor a = autocast_input("add", input);
-  describe("add", [&] { return OpAttributes{{"number", b}}; });
-  return record("add", {a}, with_number("add", Binary::add, a, b), {},
-                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+  Op op("add");
+  const auto [a, number, y] = with_number(op, Binary::add, input, b);
+  return op.record({a}, y, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 Tensor sub(const Tensor& input, double b) {
-  const Tensor a = autocast_input("sub", input);
-  describe("sub", [&] { return OpAttributes{{"number", b}}; });
-  return record("sub", {a}, with_number("sub", Binary::sub, a, b), {},
-                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+  Op op("sub");
+  const auto [a, number, y] = with_number(op, Binary::sub, input, b);
+  return op.record({a}, y, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 Tensor mul(const Tensor& input, double b) {
-  const Tensor a = autocast_input("mul", input);
-  describe("mul", [&] { return OpAttributes{{"number", b}}; });
-  return record("mul", {a}, with_number("mul", Binary::mul, a, b), {},
-                [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
+  Op op("mul");
+  const auto [a, number, y] = with_number(op, Binary::mul, input, b);
+  return op.record({a}, y, {}, [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
 }
 
 Tensor div(const Tensor& input, double b) {
-  const Tensor a = autocast_input("div", input);
-  describe("div", [&] { return OpAttributes{{"number", b}}; });
-  return record("div", {a}, with_number("div", Binary::div, a, b), {},
-                [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
+  Op op("div");
+  const auto [a, number, y] = with_number(op, Binary::div, input, b);
+  return op.record({a}, y, {}, [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
 }
 
 Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
-  check_defined("where", "condition", condition);
-  check_dtype("where", "condition", condition, DType::boolean);
-  check_defined("where", "a", left);
-  check_defined("where", "b", right);
-  const Operands operands("where", autocast_input("where", left), autocast_input("where", right));
-  const Tensor& a = operands.a;
-  const Tensor& b = operands.b;
-  check_device("where", "condition", condition, a.device());
-  const Sizes sizes = broadcast_sizes("where", condition.sizes(), broadcast_sizes("where", a.sizes(), b.sizes()));
-  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, operands.uncast[0], operands.uncast[1]});
+  Op op("where");
+  check_dtype(op, "condition", condition, DType::boolean);
+  const Operands operands(op, left, right);
+  const auto& [a, b, uncast_a, uncast_b] = operands;
+  check_device(op, "condition", condition, a.device());
+  const Sizes sizes = broadcast_sizes(op, condition.sizes(), broadcast_sizes(op, a.sizes(), b.sizes()));
+  Tensor y = pointwise::empty_for(sizes, a.dtype(), {condition, uncast_a, uncast_b});
   using pointwise::operand_of;
-  const OpScope scope([&] { return OpWork{.op = "where", .bytes = bytes_of(condition, a, b, y)}; });
-  kernels::pointwise_kernels.at("where", y.device())
+  op.run(kernels::pointwise_kernels, condition, a, b, y)
       ->where(size_of(a.dtype()), sizes, operand_of(y, sizes), operand_of(condition, sizes), operand_of(a, sizes),
               operand_of(b, sizes));
-  describe("where", [&] { return OpAttributes{{"condition", condition}}; });
-  return record("where", {a, b}, y, {condition},
-                [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
-                  return {c.needs_grad(0) ? unbroadcast(where(c.saved(0), dy, zero), a_sizes) : Tensor(),
-                          c.needs_grad(1) ? unbroadcast(where(c.saved(0), zero, dy), b_sizes) : Tensor()};
-                });
+  op.describe({{"condition", &condition}});
+  return op.record({a, b}, y, {condition},
+                   [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                     return {c.needs_grad(0) ? unbroadcast(where(c.saved(0), dy, zero), a_sizes) : Tensor(),
+                             c.needs_grad(1) ? unbroadcast(where(c.saved(0), zero, dy), b_sizes) : Tensor()};
+                   });
 }
 
 Tensor equal(const Tensor& a, const Tensor& b) {
-  return compare("equal", Comparison::equal, a, b);
+  return compare(Op("equal"), Comparison::equal, a, b);
 }
 
 Tensor greater(const Tensor& a, const Tensor& b) {
-  return compare("greater", Comparison::greater, a, b);
+  return compare(Op("greater"), Comparison::greater, a, b);
 }
 
 Tensor not_equal(const Tensor& a, const Tensor& b) {

@@ -1,11 +1,8 @@
 #include "ops/pointwise/dispatch.h"
 
 #include "core/factory.h"
-#include "core/op_profile.h"
 #include "core/strided_loop.h"
 #include "ops/reduce/reduce.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -25,14 +22,11 @@ Kind kind_of(DType dtype) {
   return dtype == DType::boolean ? Kind::boolean : Kind::integer;
 }
 
-std::string_view name_of(Unary f) {
-  static constexpr std::string_view kNames[] = {"neg",     "exp", "log",  "sqrt", "rsqrt", "pow",       "abs",  "tanh",
-                                                "sigmoid", "erf", "relu", "silu", "gelu",  "gelu_tanh", "clamp"};
-  return kNames[static_cast<size_t>(f)];
-}
-
-std::string_view name_of(Binary f) {
-  static constexpr std::string_view kNames[] = {"add", "sub", "mul", "div", "maximum", "pow"};
+std::string_view name_of_backward(Unary f) {
+  static constexpr std::string_view kNames[] = {"neg_backward",     "exp_backward",  "log_backward",  "sqrt_backward",
+                                                "rsqrt_backward",   "pow_backward",  "abs_backward",  "tanh_backward",
+                                                "sigmoid_backward", "erf_backward",  "relu_backward", "silu_backward",
+                                                "gelu_backward",    "gelu_backward", "clamp_backward"};
   return kNames[static_cast<size_t>(f)];
 }
 
@@ -80,49 +74,53 @@ void check_binary_dtype(std::string_view op, Binary f, DType dtype) {
   }
 }
 
-Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scalars) {
-  check_defined(op, "x", x);
+Tensor unary(const Op& op, Unary f, const Tensor& x, const Scalars& scalars) {
   check_unary_dtype(op, f, x.dtype());
-  Tensor y = empty_for(x.sizes(), x.dtype(), {x});
-  unary_into(f, x, y, scalars);
+  Tensor y = empty_for(x.sizes(), x.dtype(), x);
+  unary_into(op, f, x, y, scalars);
   return y;
 }
 
-void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars) {
+void unary_into(const Op& op, Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars) {
   const Sizes& sizes = x.sizes();
-  const OpScope scope([&] { return OpWork{.op = std::string(name_of(f)), .bytes = bytes_of(x, y)}; });
-  kernels::pointwise_kernels.at(name_of(f), x.device())
+  op.run(kernels::pointwise_kernels, x, y)
       ->unary(f, x.dtype(), sizes, operand_of(y, sizes), operand_of(x, sizes), scalars);
 }
 
-Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
+namespace {
+
+Tensor run_backward(const Op& op, Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
   const Sizes& sizes = saved.sizes();
-  Tensor dx = empty_for(sizes, dy.dtype(), {saved});
-  const OpScope scope(
-      [&] { return OpWork{.op = fmt::format("{}_backward", name_of(f)), .bytes = bytes_of(saved, dy, dx)}; });
-  kernels::pointwise_kernels.at(name_of(f), dy.device())
+  Tensor dx = empty_for(sizes, dy.dtype(), saved);
+  op.run(kernels::pointwise_kernels, saved, dy, dx)
       ->unary_backward(f, dy.dtype(), sizes, operand_of(dx, sizes), operand_of(saved, sizes), operand_of(dy, sizes),
                        scalars);
   return dx;
 }
 
-Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
-  return record(op, {dy}, unary_backward(f, saved, dy, scalars), {saved},
-                [name = std::string(op), f, scalars](const Tensor& gradient, const BackwardContext& c) -> Tensors {
-                  return {straight_backward(name, f, c.saved(0), gradient, scalars)};
-                });
+}  // namespace
+
+Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
+  return run_backward(Op(name_of_backward(f)), f, saved, dy, scalars);
 }
 
-Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& uncast) {
+Tensor straight_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars) {
+  const Op op(name_of_backward(f));
+  return op.record({dy}, run_backward(op, f, saved, dy, scalars), {saved},
+                   [f, scalars](const Tensor& gradient, const BackwardContext& c) -> Tensors {
+                     return {straight_backward(f, c.saved(0), gradient, scalars)};
+                   });
+}
+
+Tensor binary(const Op& op, Binary f, const Tensor& a, const Tensor& b, TensorList uncast) {
   Tensor y = empty_for(broadcast_sizes(op, a.sizes(), b.sizes()), a.dtype(), uncast);
-  binary_into(f, a, b, y);
+  binary_into(op, f, a, b, y);
   return y;
 }
 
-void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
+void binary_into(const Op& op, Binary f, const Tensor& a, const Tensor& b, const Tensor& y) {
   const Sizes& sizes = y.sizes();
-  const OpScope scope([&] { return OpWork{.op = std::string(name_of(f)), .bytes = bytes_of(a, b, y)}; });
-  kernels::pointwise_kernels.at(name_of(f), y.device())
+  op.run(kernels::pointwise_kernels, y, a, b)
       ->binary(f, y.dtype(), sizes, operand_of(y, sizes), operand_of(a, sizes), operand_of(b, sizes));
 }
 
@@ -130,7 +128,7 @@ Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes) {
   return gradient.sizes() == sizes ? gradient : sum_to_size(gradient, sizes);
 }
 
-Strides result_strides(const Sizes& sizes, const Tensors& operands) {
+Strides result_strides(const Sizes& sizes, TensorList operands) {
   const auto all = [&](auto&& property) { return std::all_of(operands.begin(), operands.end(), property); };
   if (all([&](const Tensor& x) { return x.sizes() == sizes; })) {
     const Tensor& first = operands.front();
@@ -152,7 +150,7 @@ Strides result_strides(const Sizes& sizes, const Tensors& operands) {
   return ordered_strides(sizes, strides);
 }
 
-Tensor empty_for(const Sizes& sizes, DType dtype, const Tensors& operands) {
+Tensor empty_for(const Sizes& sizes, DType dtype, TensorList operands) {
   return empty_strided(sizes, result_strides(sizes, operands), {.dtype = dtype, .device = operands.front().device()});
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/tape.h"
+#include "core/op.h"
 #include "core/tensor.h"
 #include "ops/pointwise/kernels.h"
 
@@ -30,20 +30,19 @@ Tensor number_operand(std::string_view op, const Tensor& x, double b);
 void check_binary_dtype(std::string_view op, Binary f, DType dtype);
 
 /// A new tensor f(x).
-Tensor unary(std::string_view op, Unary f, const Tensor& x, const Scalars& scalars = {});
+Tensor unary(const Op& op, Unary f, const Tensor& x, const Scalars& scalars = {});
 /// y = f(x), where y may be x.
-void unary_into(Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars = {});
+void unary_into(const Op& op, Unary f, const Tensor& x, const Tensor& y, const Scalars& scalars = {});
 /// A new tensor dy * f'(x) in x's strides; `saved` is x or f(x), see kernel_saves_output.
 Tensor unary_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars = {});
-/// As unary_backward(), for functions made of straight pieces: it is recorded as `op`, linear in dy.
-Tensor straight_backward(std::string_view op, Unary f, const Tensor& saved, const Tensor& dy,
-                         const Scalars& scalars = {});
+/// As unary_backward(), for functions made of straight pieces: it is recorded, and linear in dy.
+Tensor straight_backward(Unary f, const Tensor& saved, const Tensor& dy, const Scalars& scalars = {});
 
 /// A new tensor f(a, b) of two tensors of one dtype, in the result_strides() of `uncast`: a and b before they were
 /// converted to it.
-Tensor binary(std::string_view op, Binary f, const Tensor& a, const Tensor& b, const Tensors& uncast);
+Tensor binary(const Op& op, Binary f, const Tensor& a, const Tensor& b, TensorList uncast);
 /// y = f(a, b), where y may be a or b; both broadcast to y's sizes.
-void binary_into(Binary f, const Tensor& a, const Tensor& b, const Tensor& y);
+void binary_into(const Op& op, Binary f, const Tensor& a, const Tensor& b, const Tensor& y);
 
 /// Sums a gradient over the axes along which an operand of `sizes` was broadcast. Recorded.
 Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes);
@@ -53,9 +52,9 @@ Tensor unbroadcast(const Tensor& gradient, const Sizes& sizes);
 /// and the common strides when those are equal and dense. Otherwise a dense block whose axes stand in the order of the
 /// operands' strides: the first operand that is broadcast along neither of two axes decides their order. So NHWC + NCHW
 /// is channels_last, NCHW + NHWC contiguous, and a (1, C, 1, 1) operand or a scalar decides nothing.
-Strides result_strides(const Sizes& sizes, const Tensors& operands);
+Strides result_strides(const Sizes& sizes, TensorList operands);
 
 /// An uninitialized tensor with result_strides, on the device of the first operand.
-Tensor empty_for(const Sizes& sizes, DType dtype, const Tensors& operands);
+Tensor empty_for(const Sizes& sizes, DType dtype, TensorList operands);
 
 }  // namespace norma::pointwise

@@ -1,4 +1,3 @@
-#include "core/tape.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -14,7 +13,7 @@ using pointwise::unbroadcast;
 namespace {
 
 /// Checks x and b, and returns b in x's dtype and in memory of its own.
-Tensor second_operand(std::string_view op, Binary f, const Tensor& x, const Tensor& b) {
+Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) {
   check_defined(op, "x", x);
   check_defined(op, "b", b);
   check_device(op, "b", b, x.device());
@@ -23,12 +22,12 @@ Tensor second_operand(std::string_view op, Binary f, const Tensor& x, const Tens
         to_string(x.dtype()), to_string(b.dtype()));
   check(broadcast_sizes(op, x.sizes(), b.sizes()) == x.sizes(), op, "b: expected sizes that broadcast to {}, got {}",
         to_string(x.sizes()), to_string(b.sizes()));
-  check_in_place(op, x, {b});
+  op.check_in_place(x, {b});
   // If b lay in the memory that changes, its elements would be read after they were written.
   return b.storage() == x.storage() ? clone(to(b, x.dtype())) : to(b, x.dtype());
 }
 
-void check_unary(std::string_view op, const Tensor& x, bool integers) {
+void check_unary(const Op& op, const Tensor& x, bool integers) {
   check_defined(op, "x", x);
   const auto nothing = [](auto) {};
   if (integers) {
@@ -36,57 +35,61 @@ void check_unary(std::string_view op, const Tensor& x, bool integers) {
   } else {
     dispatch_any_floating(op, x.dtype(), nothing);
   }
-  check_in_place(op, x);
+  op.check_in_place(x);
 }
 
 /// x = f(x, b) for a number b; not recorded.
-void with_number(std::string_view op, Binary f, const Tensor& x, double b) {
+void with_number(const Op& op, Binary f, const Tensor& x, double b) {
   check_defined(op, "x", x);
   pointwise::check_binary_dtype(op, f, x.dtype());
-  check_in_place(op, x);
-  pointwise::binary_into(f, x, pointwise::number_operand(op, x, b), x);
+  op.check_in_place(x);
+  pointwise::binary_into(op, f, x, pointwise::number_operand(op, x, b), x);
 }
 
 }  // namespace
 
 Tensor& add_(Tensor& x, const Tensor& other) {
-  const Tensor b = second_operand("add_", Binary::add, x, other);
-  pointwise::binary_into(Binary::add, x, b, x);
-  record_in_place("add_", x, {b}, {}, [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  const Op op("add_");
+  const Tensor b = second_operand(op, Binary::add, x, other);
+  pointwise::binary_into(op, Binary::add, x, b, x);
+  op.record_in_place(x, {b}, {}, [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
     return {dy, c.needs_grad(1) ? unbroadcast(dy, b_sizes) : Tensor()};
   });
   return x;
 }
 
 Tensor& sub_(Tensor& x, const Tensor& other) {
-  const Tensor b = second_operand("sub_", Binary::sub, x, other);
-  pointwise::binary_into(Binary::sub, x, b, x);
-  record_in_place("sub_", x, {b}, {}, [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  const Op op("sub_");
+  const Tensor b = second_operand(op, Binary::sub, x, other);
+  pointwise::binary_into(op, Binary::sub, x, b, x);
+  op.record_in_place(x, {b}, {}, [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
     return {dy, c.needs_grad(1) ? neg(unbroadcast(dy, b_sizes)) : Tensor()};
   });
   return x;
 }
 
 Tensor& mul_(Tensor& x, const Tensor& other) {
-  const Tensor b = second_operand("mul_", Binary::mul, x, other);
+  const Op op("mul_");
+  const Tensor b = second_operand(op, Binary::mul, x, other);
   // b's gradient needs x as it was; clone() keeps its place on the tape for second derivatives.
   const Tensor before = will_record({b}) ? clone(x) : Tensor();
   const Tensor factor = x.requires_grad() ? b : Tensor();
-  pointwise::binary_into(Binary::mul, x, b, x);
-  record_in_place("mul_", x, {b}, {before, factor},
-                  [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                    return {c.needs_grad(0) ? mul(dy, c.saved(1)) : Tensor(),
-                            c.needs_grad(1) ? unbroadcast(mul(dy, c.saved(0)), b_sizes) : Tensor()};
-                  });
+  pointwise::binary_into(op, Binary::mul, x, b, x);
+  op.record_in_place(x, {b}, {before, factor},
+                     [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                       return {c.needs_grad(0) ? mul(dy, c.saved(1)) : Tensor(),
+                               c.needs_grad(1) ? unbroadcast(mul(dy, c.saved(0)), b_sizes) : Tensor()};
+                     });
   return x;
 }
 
 Tensor& div_(Tensor& x, const Tensor& other) {
-  const Tensor b = second_operand("div_", Binary::div, x, other);
+  const Op op("div_");
+  const Tensor b = second_operand(op, Binary::div, x, other);
   const bool needs_quotient = b.requires_grad();
-  pointwise::binary_into(Binary::div, x, b, x);
-  record_in_place(
-      "div_", x, {b}, {needs_quotient ? x : Tensor(), b},
+  pointwise::binary_into(op, Binary::div, x, b, x);
+  op.record_in_place(
+      x, {b}, {needs_quotient ? x : Tensor(), b},
       [b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
         const Tensor gradient = div(dy, c.saved(1));
         return {gradient, c.needs_grad(1) ? unbroadcast(neg(mul(gradient, c.saved(0))), b_sizes) : Tensor()};
@@ -95,57 +98,64 @@ Tensor& div_(Tensor& x, const Tensor& other) {
 }
 
 Tensor& add_(Tensor& x, double b) {
-  with_number("add_", Binary::add, x, b);
-  record_in_place("add_", x, {}, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+  const Op op("add_");
+  with_number(op, Binary::add, x, b);
+  op.record_in_place(x, {}, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
   return x;
 }
 
 Tensor& mul_(Tensor& x, double b) {
-  with_number("mul_", Binary::mul, x, b);
-  record_in_place("mul_", x, {}, {}, [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
+  const Op op("mul_");
+  with_number(op, Binary::mul, x, b);
+  op.record_in_place(x, {}, {}, [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
   return x;
 }
 
 Tensor& relu_(Tensor& x) {
-  check_unary("relu_", x, /* integers= */ false);
-  pointwise::unary_into(Unary::relu, x, x);
-  record_in_place("relu_", x, {}, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
-    return {straight_backward("relu_backward", Unary::relu, c.saved(0), dy)};
+  const Op op("relu_");
+  check_unary(op, x, /* integers= */ false);
+  pointwise::unary_into(op, Unary::relu, x, x);
+  op.record_in_place(x, {}, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    return {straight_backward(Unary::relu, c.saved(0), dy)};
   });
   return x;
 }
 
 Tensor& neg_(Tensor& x) {
-  check_unary("neg_", x, /* integers= */ true);
-  pointwise::unary_into(Unary::neg, x, x);
-  record_in_place("neg_", x, {}, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
+  const Op op("neg_");
+  check_unary(op, x, /* integers= */ true);
+  pointwise::unary_into(op, Unary::neg, x, x);
+  op.record_in_place(x, {}, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
   return x;
 }
 
 Tensor& exp_(Tensor& x) {
-  check_unary("exp_", x, /* integers= */ false);
-  pointwise::unary_into(Unary::exp, x, x);
-  record_in_place("exp_", x, {}, {x},
-                  [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
+  const Op op("exp_");
+  check_unary(op, x, /* integers= */ false);
+  pointwise::unary_into(op, Unary::exp, x, x);
+  op.record_in_place(x, {}, {x},
+                     [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
   return x;
 }
 
 Tensor& sqrt_(Tensor& x) {
-  check_unary("sqrt_", x, /* integers= */ false);
-  pointwise::unary_into(Unary::sqrt, x, x);
-  record_in_place("sqrt_", x, {}, {x},
-                  [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, mul(c.saved(0), 2))}; });
+  const Op op("sqrt_");
+  check_unary(op, x, /* integers= */ false);
+  pointwise::unary_into(op, Unary::sqrt, x, x);
+  op.record_in_place(
+      x, {}, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, mul(c.saved(0), 2))}; });
   return x;
 }
 
 Tensor& clamp_(Tensor& x, double low, double high) {
-  check_unary("clamp_", x, /* integers= */ true);
+  const Op op("clamp_");
+  check_unary(op, x, /* integers= */ true);
   const Scalars bounds{low, high};
   // The result alone cannot tell an element on a bound from one that was beyond it.
   const Tensor before = will_record({x}) ? clone(x.detach()) : Tensor();
-  pointwise::unary_into(Unary::clamp, x, x, bounds);
-  record_in_place("clamp_", x, {}, {before}, [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {
-    return {straight_backward("clamp_backward", Unary::clamp, c.saved(0), dy, bounds)};
+  pointwise::unary_into(op, Unary::clamp, x, x, bounds);
+  op.record_in_place(x, {}, {before}, [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    return {straight_backward(Unary::clamp, c.saved(0), dy, bounds)};
   });
   return x;
 }

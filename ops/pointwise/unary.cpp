@@ -1,7 +1,4 @@
-#include "core/autocast.h"
 #include "core/factory.h"
-#include "core/tape.h"
-#include "core/trace.h"
 #include "ops/pointwise/activation.h"
 #include "ops/pointwise/dispatch.h"
 #include "ops/pointwise/pointwise.h"
@@ -18,17 +15,16 @@ namespace {
 
 /// f(x), recorded with x or f(x) saved. Backward is one kernel; if it is itself recorded, it is `composed` of
 /// differentiable functions.
-Tensor smooth(std::string_view op, Unary f, const Tensor& input,
-              Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
-  const Tensor x = autocast_input(op, input);
+Tensor smooth(const Op& op, Unary f, const Tensor& input, Tensor (*composed)(const Tensor& saved, const Tensor& dy)) {
+  const Tensor x = op.input("x", input);
   const Tensor y = pointwise::unary(op, f, x);
-  record(op, {x}, y, {kernel_saves_output(f) ? y : x},
-         [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
-           return {c.create_graph() ? composed(c.saved(0), dy) : pointwise::unary_backward(f, c.saved(0), dy)};
-         });
-  if (remakes_outputs() && !kernel_saves_output(f)) {
-    offer_remake(y,
-                 [op = std::string(op), f](const BackwardContext& c) { return pointwise::unary(op, f, c.saved(0)); });
+  op.record({x}, y, {kernel_saves_output(f) ? y : x},
+            [f, composed](const Tensor& dy, const BackwardContext& c) -> Tensors {
+              return {c.create_graph() ? composed(c.saved(0), dy) : pointwise::unary_backward(f, c.saved(0), dy)};
+            });
+  if (!kernel_saves_output(f)) {
+    remake_by(
+        y, [name = std::string(op), f](const BackwardContext& c) { return pointwise::unary(Op(name), f, c.saved(0)); });
   }
   return y;
 }
@@ -36,75 +32,83 @@ Tensor smooth(std::string_view op, Unary f, const Tensor& input,
 }  // namespace
 
 Tensor neg(const Tensor& input) {
-  const Tensor x = autocast_input("neg", input);
-  return record("neg", {x}, pointwise::unary("neg", Unary::neg, x), {},
-                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
+  const Op op("neg");
+  const Tensor x = op.input("x", input);
+  return op.record({x}, pointwise::unary(op, Unary::neg, x), {},
+                   [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
 }
 
 Tensor exp(const Tensor& input) {
-  const Tensor x = autocast_input("exp", input);
-  const Tensor y = pointwise::unary("exp", Unary::exp, x);
-  return record("exp", {x}, y, {y},
-                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
+  const Op op("exp");
+  const Tensor x = op.input("x", input);
+  const Tensor y = pointwise::unary(op, Unary::exp, x);
+  return op.record({x}, y, {y},
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
 }
 
 Tensor log(const Tensor& input) {
-  const Tensor x = autocast_input("log", input);
-  return record("log", {x}, pointwise::unary("log", Unary::log, x), {x},
-                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, c.saved(0))}; });
+  const Op op("log");
+  const Tensor x = op.input("x", input);
+  return op.record({x}, pointwise::unary(op, Unary::log, x), {x},
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, c.saved(0))}; });
 }
 
 Tensor sqrt(const Tensor& x) {
-  return smooth("sqrt", Unary::sqrt, x, [](const Tensor& y, const Tensor& dy) { return dy / (y + y); });
+  return smooth(Op("sqrt"), Unary::sqrt, x, [](const Tensor& y, const Tensor& dy) { return dy / (y + y); });
 }
 
 Tensor rsqrt(const Tensor& x) {
-  return smooth("rsqrt", Unary::rsqrt, x, [](const Tensor& y, const Tensor& dy) { return dy * -0.5 * (y * y * y); });
+  return smooth(Op("rsqrt"), Unary::rsqrt, x,
+                [](const Tensor& y, const Tensor& dy) { return dy * -0.5 * (y * y * y); });
 }
 
 Tensor pow(const Tensor& input, double exponent) {
-  const Tensor x = autocast_input("pow", input);
-  const Tensor y = pointwise::unary("pow", Unary::pow, x, {.first = exponent});
-  describe("pow", [&] { return OpAttributes{{"number", exponent}}; });
-  return record("pow", {x}, y, {x}, [exponent](const Tensor& dy, const BackwardContext& c) -> Tensors {
-    if (exponent == 0) {
-      return {zeros_like(dy)};  // not 0 * x^-1, which is NaN at 0
-    }
-    return {dy * (pow(c.saved(0), exponent - 1) * exponent)};
-  });
+  Op op("pow");
+  const Tensor x = op.input("x", input);
+  op.describe({{"number", exponent}});
+  return op.record({x}, pointwise::unary(op, Unary::pow, x, {.first = exponent}), {x},
+                   [exponent](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     if (exponent == 0) {
+                       return {zeros_like(dy)};  // not 0 * x^-1, which is NaN at 0
+                     }
+                     return {dy * (pow(c.saved(0), exponent - 1) * exponent)};
+                   });
 }
 
 Tensor abs(const Tensor& input) {
-  const Tensor x = autocast_input("abs", input);
-  return record("abs", {x}, pointwise::unary("abs", Unary::abs, x), {x},
-                [](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {straight_backward("abs_backward", Unary::abs, c.saved(0), dy)};
-                });
+  const Op op("abs");
+  const Tensor x = op.input("x", input);
+  return op.record({x}, pointwise::unary(op, Unary::abs, x), {x},
+                   [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {straight_backward(Unary::abs, c.saved(0), dy)};
+                   });
 }
 
 Tensor tanh(const Tensor& x) {
-  return smooth("tanh", Unary::tanh, x, [](const Tensor& y, const Tensor& dy) { return dy * (1 - y * y); });
+  return smooth(Op("tanh"), Unary::tanh, x, [](const Tensor& y, const Tensor& dy) { return dy * (1 - y * y); });
 }
 
 Tensor sigmoid(const Tensor& x) {
-  return smooth("sigmoid", Unary::sigmoid, x, [](const Tensor& y, const Tensor& dy) { return dy * (y * (1 - y)); });
+  return smooth(Op("sigmoid"), Unary::sigmoid, x, [](const Tensor& y, const Tensor& dy) { return dy * (y * (1 - y)); });
 }
 
 Tensor erf(const Tensor& x) {
-  return smooth("erf", Unary::erf, x, [](const Tensor& saved, const Tensor& dy) {
+  return smooth(Op("erf"), Unary::erf, x, [](const Tensor& saved, const Tensor& dy) {
     return dy * (exp(-(saved * saved)) * 1.12837916709551257390);  // 2 / sqrt(pi)
   });
 }
 
 Tensor relu(const Tensor& input) {
-  const Tensor x = autocast_input("relu", input);
-  const Tensor y = pointwise::unary("relu", Unary::relu, x);
-  return record("relu", {x}, y, {y},
-                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {relu_backward(c.saved(0), dy)}; });
+  const Op op("relu");
+  const Tensor x = op.input("x", input);
+  const Tensor y = pointwise::unary(op, Unary::relu, x);
+  return op.record({x}, y, {y}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+    return {relu_backward(c.saved(0), dy)};
+  });
 }
 
 Tensor relu_backward(const Tensor& x, const Tensor& dy) {
-  return straight_backward("relu_backward", Unary::relu, x, dy);
+  return straight_backward(Unary::relu, x, dy);
 }
 
 namespace {
@@ -133,7 +137,7 @@ Tensor silu_backward(const Tensor& x, const Tensor& dy) {
 }
 
 Tensor silu(const Tensor& x) {
-  return smooth("silu", Unary::silu, x, silu_backward);
+  return smooth(Op("silu"), Unary::silu, x, silu_backward);
 }
 
 Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
@@ -143,11 +147,11 @@ Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
 }
 
 Tensor gelu(const Tensor& x, GeluApproximation approximate) {
-  describe("gelu", [&] {
-    return OpAttributes{{"approximate", std::string(approximate == GeluApproximation::tanh ? "tanh" : "none")}};
-  });
-  if (approximate == GeluApproximation::tanh) {
-    return smooth("gelu", Unary::gelu_tanh, x, [](const Tensor& saved, const Tensor& dy) {
+  Op op("gelu");
+  const bool by_tanh = approximate == GeluApproximation::tanh;
+  op.describe({{"approximate", by_tanh ? "tanh" : "none"}});
+  if (by_tanh) {
+    return smooth(op, Unary::gelu_tanh, x, [](const Tensor& saved, const Tensor& dy) {
       // gelu = x s(v) with v = 2 sqrt(2 / pi) (x + 0.044715 x^3)
       constexpr double kTwice = 1.59576912160573071176;
       constexpr double kCubic = 0.044715;
@@ -157,17 +161,18 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
       return dy * (side.sigmoid() + saved * side.slope() * slope);
     });
   }
-  return smooth("gelu", Unary::gelu, x, gelu_backward);
+  return smooth(op, Unary::gelu, x, gelu_backward);
 }
 
 Tensor clamp(const Tensor& input, double low, double high) {
-  const Tensor x = autocast_input("clamp", input);
+  Op op("clamp");
+  const Tensor x = op.input("x", input);
   const Scalars bounds{low, high};
-  describe("clamp", [&] { return OpAttributes{{"low", low}, {"high", high}}; });
-  return record("clamp", {x}, pointwise::unary("clamp", Unary::clamp, x, bounds), {x},
-                [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                  return {straight_backward("clamp_backward", Unary::clamp, c.saved(0), dy, bounds)};
-                });
+  op.describe({{"low", low}, {"high", high}});
+  return op.record({x}, pointwise::unary(op, Unary::clamp, x, bounds), {x},
+                   [bounds](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {straight_backward(Unary::clamp, c.saved(0), dy, bounds)};
+                   });
 }
 
 }  // namespace norma

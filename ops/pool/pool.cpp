@@ -1,11 +1,8 @@
 #include "ops/pool/pool.h"
 
-#include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/pool/kernels.h"
 
 #include <fmt/format.h>
@@ -68,7 +65,6 @@ struct Geometry {
 using SharedGeometry = std::shared_ptr<const Geometry>;
 
 void check_input(std::string_view op, const Tensor& x) {
-  check_defined(op, "x", x);
   check_floating(op, "x", x);
   check_rank(op, "x", x, 4);
   check_available(op, x.device());
@@ -160,105 +156,102 @@ Tensor empty_for(const Geometry& geometry, const Sizes& sizes, DType dtype, Devi
 Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry);
 
 Tensor max_pool_gradient(const Tensor& dy, const Tensor& index, const SharedGeometry& geometry) {
+  const Op op("max_pool2d_gradient");
   const Tensor dy_read = contiguous_copy(dy, geometry->format);
   const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
-  const OpScope scope([&] { return OpWork{.op = "max_pool2d_gradient", .bytes = bytes_of(dy_read, index, dx)}; });
-  kernels::pool_kernels.at("max_pool2d_gradient", dy.device())
+  op.run(kernels::pool_kernels, dy_read, index, dx)
       ->max_pool_gradient(geometry->plain(), dy_read.device_pointer(), index.device_pointer<int32_t>(),
                           dx.device_pointer());
-  return record("max_pool2d_gradient", {dy}, dx, {index},
-                [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
-                  return {max_pool_pick(gradient, context.saved(0), geometry)};
-                });
+  return op.record({dy}, dx, {index}, [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
+    return {max_pool_pick(gradient, context.saved(0), geometry)};
+  });
 }
 
 Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry) {
+  const Op op("max_pool2d_pick");
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
-  const OpScope scope([&] { return OpWork{.op = "max_pool2d_pick", .bytes = bytes_of(x_read, index, y)}; });
-  kernels::pool_kernels.at("max_pool2d_pick", x.device())
+  op.run(kernels::pool_kernels, x_read, index, y)
       ->max_pool_pick(geometry->plain(), x_read.device_pointer(), index.device_pointer<int32_t>(), y.device_pointer());
-  return record("max_pool2d_pick", {x}, y, {index},
-                [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
-                  return {max_pool_gradient(gradient, context.saved(0), geometry)};
-                });
+  return op.record({x}, y, {index}, [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
+    return {max_pool_gradient(gradient, context.saved(0), geometry)};
+  });
 }
 
-Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& geometry);
+Tensor average_pool(const Op& op, const Tensor& x, const SharedGeometry& geometry);
 
 Tensor average_pool_gradient(const Tensor& dy, const SharedGeometry& geometry) {
+  const Op op("avg_pool2d_gradient");
   const Tensor dy_read = contiguous_copy(dy, geometry->format);
   const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
-  const OpScope scope([&] { return OpWork{.op = "avg_pool2d_gradient", .bytes = bytes_of(dy_read, dx)}; });
-  kernels::pool_kernels.at("avg_pool2d_gradient", dy.device())
+  op.run(kernels::pool_kernels, dy_read, dx)
       ->average_pool_gradient(geometry->plain(), dy_read.device_pointer(), dx.device_pointer());
-  return record("avg_pool2d_gradient", {dy}, dx, {},
-                [geometry](const Tensor& gradient, const BackwardContext&) -> Tensors {
-                  return {average_pool("avg_pool2d", gradient, geometry)};
-                });
+  return op.record({dy}, dx, {}, [geometry](const Tensor& gradient, const BackwardContext&) -> Tensors {
+    return {average_pool(Op("avg_pool2d"), gradient, geometry)};
+  });
 }
 
-Tensor average_pool(std::string_view op, const Tensor& x, const SharedGeometry& geometry) {
+Tensor average_pool(const Op& op, const Tensor& x, const SharedGeometry& geometry) {
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
-  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x_read, y)}; });
-  kernels::pool_kernels.at(op, x.device())
+  op.run(kernels::pool_kernels, x_read, y)
       ->average_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer());
-  return record(op, {x}, y, {}, [geometry](const Tensor& dy, const BackwardContext&) -> Tensors {
+  return op.record({x}, y, {}, [geometry](const Tensor& dy, const BackwardContext&) -> Tensors {
     return {average_pool_gradient(dy, geometry)};
   });
 }
 
-OpAttributes attributes_of(const Pool2dOptions& options) {
+void describe(Op& op, const Pool2dOptions& options) {
   const Pair& stride = options.stride;
-  return {{"kernel", attribute(Sizes{options.kernel.h, options.kernel.w})},
-          {"stride",
-           attribute(Sizes{stride.h == 0 ? options.kernel.h : stride.h, stride.w == 0 ? options.kernel.w : stride.w})},
-          {"padding", attribute(Sizes{options.padding.h, options.padding.w})},
-          {"dilation", attribute(Sizes{options.dilation.h, options.dilation.w})},
-          {"ceil_mode", static_cast<int64_t>(options.ceil_mode)},
-          {"count_include_pad", static_cast<int64_t>(options.count_include_pad)},
-          {"divisor_override", options.divisor_override}};
+  const Sizes kernel{options.kernel.h, options.kernel.w};
+  op.describe({{"kernel", kernel},
+               {"stride", Sizes{stride.h == 0 ? kernel[0] : stride.h, stride.w == 0 ? kernel[1] : stride.w}},
+               {"padding", Sizes{options.padding.h, options.padding.w}},
+               {"dilation", Sizes{options.dilation.h, options.dilation.w}},
+               {"ceil_mode", options.ceil_mode},
+               {"count_include_pad", options.count_include_pad},
+               {"divisor_override", options.divisor_override}});
 }
 
 }  // namespace
 
 Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
-  const Tensor x = autocast_input("max_pool2d", input);
-  const SharedGeometry geometry = sliding_geometry("max_pool2d", x, options);
-  check(options.divisor_override == 0, "max_pool2d",
-        "divisor_override: expected 0, as a maximum divides nothing, got {}", options.divisor_override);
-  check(x.size(2) * x.size(3) <= kMaxPixels, "max_pool2d", "x: expected at most {} pixels in an image, got sizes {}",
-        kMaxPixels, norma::to_string(x.sizes()));
+  Op op("max_pool2d");
+  const Tensor x = op.input("x", input);
+  const SharedGeometry geometry = sliding_geometry(op, x, options);
+  check(options.divisor_override == 0, op, "divisor_override: expected 0, as a maximum divides nothing, got {}",
+        options.divisor_override);
+  check(x.size(2) * x.size(3) <= kMaxPixels, op, "x: expected at most {} pixels in an image, got sizes {}", kMaxPixels,
+        norma::to_string(x.sizes()));
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());
-  const OpScope scope([&] { return OpWork{.op = "max_pool2d", .bytes = bytes_of(x_read, y, index)}; });
-  kernels::pool_kernels.at("max_pool2d", x.device())
+  op.run(kernels::pool_kernels, x_read, y, index)
       ->max_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer(), index.device_pointer<int32_t>());
-  describe("max_pool2d", [&] { return attributes_of(options); });
-  return record("max_pool2d", {x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
+  describe(op, options);
+  return op.record({x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
     return {max_pool_gradient(dy, context.saved(0), geometry)};
   });
 }
 
 Tensor avg_pool2d(const Tensor& input, const Pool2dOptions& options) {
-  const Tensor x = autocast_input("avg_pool2d", input);
-  check(options.dilation.h == 1 && options.dilation.w == 1, "avg_pool2d",
+  Op op("avg_pool2d");
+  const Tensor x = op.input("x", input);
+  check(options.dilation.h == 1 && options.dilation.w == 1, op,
         "dilation: expected 1, which is all that an average has, got {}", pair_text(options.dilation));
-  const SharedGeometry geometry = sliding_geometry("avg_pool2d", x, options);
-  describe("avg_pool2d", [&] { return attributes_of(options); });
-  return average_pool("avg_pool2d", x, geometry);
+  const SharedGeometry geometry = sliding_geometry(op, x, options);
+  describe(op, options);
+  return average_pool(op, x, geometry);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
-  constexpr auto op = "adaptive_avg_pool2d";
-  const Tensor x = autocast_input(op, input);
+  Op op("adaptive_avg_pool2d");
+  const Tensor x = op.input("x", input);
   check_input(op, x);
   check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", pair_text(output));
   check(output.h <= kMaxPixels && output.w <= kMaxPixels, op, "output: expected values of at most {}, got {}",
         kMaxPixels, pair_text(output));
-  describe(op, [&] { return OpAttributes{{"output", attribute(Sizes{output.h, output.w})}}; });
+  op.describe({{"output", Sizes{output.h, output.w}}});
   return average_pool(
       op, x,
       std::make_shared<const Geometry>(Geometry{.rows = PoolAxis({.size = x.size(2), .count = output.h}),

@@ -1,9 +1,7 @@
 #include "ops/random/dropout.h"
 
-#include "core/autocast.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
+#include "core/op.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/random/batch_part.h"
 #include "ops/random/kernels.h"
@@ -16,7 +14,6 @@ using kernels::DropoutMask;
 namespace {
 
 void check_arguments(std::string_view op, const Tensor& x, double rate) {
-  check_defined(op, "x", x);
   dispatch_any_floating(op, x.dtype(), [](auto) {});
   check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
 }
@@ -26,18 +23,17 @@ DropoutMask mask_of(Generator& generator, uint64_t counters, double rate) {
 }
 
 /// x times the mask. It is linear in x, so it is its own backward function at any order.
-Tensor masked(std::string_view op, const Tensor& x, const DropoutMask& mask) {
+Tensor masked(const Op& op, const Tensor& x, const DropoutMask& mask) {
   Tensor y = empty_like(x);
-  const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-  kernels::random_kernels.at(op, x.device())
+  op.run(kernels::random_kernels, x, y)
       ->dropout(x.dtype(), x.sizes(), y.device_pointer(), y.strides(), x.device_pointer(), x.strides(), mask);
-  return record(op, {x}, y, {}, [mask](const Tensor& dy, const BackwardContext&) -> Tensors {
-    return {masked("dropout_backward", dy, mask)};
+  return op.record({x}, y, {}, [mask](const Tensor& dy, const BackwardContext&) -> Tensors {
+    return {masked(Op("dropout_backward"), dy, mask)};
   });
 }
 
 /// A mask of these sizes: factors of 0 or 1 / (1 - rate). Where x is a part of a batch, its part of the whole mask.
-Tensor factors(std::string_view op, const Tensor& x, Sizes sizes, double rate, Generator& generator) {
+Tensor factors(const Op& op, const Tensor& x, Sizes sizes, double rate, Generator& generator) {
   const BatchPart* const part = current_batch_part();
   if (part != nullptr) {
     check(sizes[0] == part->images, op, "x: expected the {} images of a part of a batch, got sizes {}", part->images,
@@ -48,7 +44,7 @@ Tensor factors(std::string_view op, const Tensor& x, Sizes sizes, double rate, G
   const DropoutMask mask = mask_of(generator, counters, rate);
   const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
   const Tensor factor = empty_like(one);
-  kernels::random_kernels.at(op, x.device())
+  op.run(kernels::random_kernels, one, factor)
       ->dropout(x.dtype(), sizes, factor.device_pointer(), factor.strides(), one.device_pointer(), one.strides(), mask);
   return part == nullptr ? factor : narrow(factor, 0, part->first, part->images);
 }
@@ -56,31 +52,31 @@ Tensor factors(std::string_view op, const Tensor& x, Sizes sizes, double rate, G
 }  // namespace
 
 Tensor dropout(const Tensor& input, double rate, bool training, Generator& generator) {
-  const AutocastOp cast("dropout");
-  const Tensor x = cast.input(input);
-  check_arguments("dropout", x, rate);
+  const Op op("dropout");
+  const Tensor x = op.input("x", input);
+  check_arguments(op, x, rate);
   if (!training || rate == 0) {
     return x;
   }
   if (current_batch_part() != nullptr && x.rank() > 0) {
-    return mul(x, factors("dropout", x, x.sizes(), rate, generator));
+    return mul(x, factors(op, x, x.sizes(), rate, generator));
   }
   const auto counters = (static_cast<uint64_t>(x.numel()) + 3) / 4;
-  return masked("dropout", x, mask_of(generator, counters, rate));
+  return masked(op, x, mask_of(generator, counters, rate));
 }
 
 Tensor drop_path(const Tensor& input, double rate, bool training, Generator& generator) {
-  const AutocastOp cast("drop_path");
-  const Tensor x = cast.input(input);
-  check_arguments("drop_path", x, rate);
-  check(x.rank() >= 1, "drop_path", "x: expected rank 1 or more (axis 0 counts samples), got rank 0");
+  const Op op("drop_path");
+  const Tensor x = op.input("x", input);
+  check_arguments(op, x, rate);
+  check(x.rank() >= 1, op, "x: expected rank 1 or more (axis 0 counts samples), got rank 0");
   if (!training || rate == 0) {
     return x;
   }
   // One factor for each sample, broadcast over the rest; mul() saves only this, a few bytes, for the backward pass.
   Sizes sizes = Sizes::filled(x.rank(), 1);
   sizes[0] = x.size(0);
-  return mul(x, factors("drop_path", x, sizes, rate, generator));
+  return mul(x, factors(op, x, sizes, rate, generator));
 }
 
 }  // namespace norma

@@ -1,9 +1,6 @@
-#include "core/autocast.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
+#include "core/op.h"
 #include "core/strided_loop.h"
-#include "core/tape.h"
-#include "core/trace.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/kernels.h"
 #include "ops/reduce/reduce.h"
@@ -63,13 +60,12 @@ Tensor prod_backward(const Tensor& x, const Tensor& dy, const Axes& axes, const 
 }  // namespace
 
 Tensor prod(const Tensor& input, const Axes& unsorted_axes, const ReduceOptions& options) {
-  const AutocastOp cast("prod");
-  const Tensor x = cast.input(input);
-  check_defined("prod", "x", x);
+  Op op("prod");
+  const Tensor x = op.input("x", input);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
     return prod(to(x, DType::int64), unsorted_axes, options);
   }
-  const Axes axes = normalize_axes("prod", unsorted_axes, x.rank());
+  const Axes axes = normalize_axes(op, unsorted_axes, x.rank());
   Sizes kept = x.sizes();
   Sizes squeezed;
   int64_t count = 1;
@@ -86,17 +82,14 @@ Tensor prod(const Tensor& input, const Axes& unsorted_axes, const ReduceOptions&
   if (x.numel() == 0) {
     fill_(y, 1);
   } else {
-    const OpScope scope([&] { return OpWork{.op = "prod", .bytes = bytes_of(x, y)}; });
     const kernels::ReduceShape shape{.sizes = x.sizes(),
                                      .x_strides = x.strides(),
                                      .y_strides = broadcast_strides(y.sizes(), y.strides(), x.sizes())};
-    kernels::reduce_kernels.at("prod", x.device())->product(shape, x.dtype(), x.device_pointer(), y.device_pointer());
+    op.run(kernels::reduce_kernels, x, y)->product(shape, x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor result = options.keepdim ? y : alias(y, squeezed, contiguous_strides(squeezed), 0);
-  describe("prod", [&] {
-    return OpAttributes{{"axes", attribute(axes)}, {"keepdim", static_cast<int64_t>(options.keepdim)}};
-  });
-  return record("prod", {x}, result, {x}, [axes, kept, count](const Tensor& dy, const BackwardContext& c) {
+  op.describe({{"axes", axes}, {"keepdim", options.keepdim}});
+  return op.record({x}, result, {x}, [axes, kept, count](const Tensor& dy, const BackwardContext& c) {
     return Tensors{prod_backward(c.saved(0), dy, axes, kept, count)};
   });
 }

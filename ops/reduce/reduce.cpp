@@ -1,11 +1,8 @@
 #include "ops/reduce/reduce.h"
 
-#include "core/autocast.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
+#include "core/op.h"
 #include "core/strided_loop.h"
-#include "core/tape.h"
-#include "core/trace.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/kernels.h"
 #include "ops/shape/copy.h"
@@ -52,8 +49,8 @@ Tensor finish(const Tensor& y, const Plan& plan, bool keepdim) {
   return keepdim ? y : alias(y, plan.squeezed, contiguous_strides(plan.squeezed), 0);
 }
 
-OpAttributes attributes_of(const Plan& plan, bool keepdim) {
-  return {{"axes", attribute(plan.axes)}, {"keepdim", static_cast<int64_t>(keepdim)}};
+void describe(Op& op, const Plan& plan, bool keepdim) {
+  op.describe({{"axes", plan.axes}, {"keepdim", keepdim}});
 }
 
 /// The gradient of a sum: dy repeated along the reduced axes, in the format of x.
@@ -67,52 +64,50 @@ Tensor scaled(const Tensor& dy, double scale) {
   return scale == 1 ? dy : to(mul(to(dy, compute_dtype(dy.dtype())), scale), dy.dtype());
 }
 
-Tensor sum_times(std::string_view op, const Tensor& x, const Plan& plan, bool keepdim, double scale) {
+Tensor sum_times(Op& op, const Tensor& x, const Plan& plan, bool keepdim, double scale) {
   const Tensor y = kept_output(x, plan, keepdim, x.dtype());
   if (x.numel() == 0) {
     fill_(y, plan.count == 0 ? 0 * scale : 0);
   } else {
-    const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels.at(op, x.device())
+    op.run(kernels::reduce_kernels, x, y)
         ->sum(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer(), scale);
   }
-  describe(op, [&] { return attributes_of(plan, keepdim); });
-  return record(op, {x}, finish(y, plan, keepdim), {},
-                [kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format(), scale](
-                    const Tensor& dy, const BackwardContext&) {
-                  return Tensors{spread(scaled(dy, scale), kept, sizes, format)};
-                });
+  describe(op, plan, keepdim);
+  return op.record({x}, finish(y, plan, keepdim), {},
+                   [kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format(), scale](
+                       const Tensor& dy, const BackwardContext&) {
+                     return Tensors{spread(scaled(dy, scale), kept, sizes, format)};
+                   });
 }
 
 }  // namespace
 
 Tensor sum(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  const AutocastOp cast("sum");
-  const Tensor x = cast.input(input);
-  const Plan plan = make_plan("sum", x, axes);
+  Op op("sum");
+  const Tensor x = op.input("x", input);
+  const Plan plan = make_plan(op, x, axes);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
     return sum(to(x, DType::int64), axes, options);
   }
-  return sum_times("sum", x, plan, options.keepdim, 1);
+  return sum_times(op, x, plan, options.keepdim, 1);
 }
 
 Tensor mean(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  const AutocastOp cast("mean");
-  const Tensor x = cast.input(input);
-  const Plan plan = make_plan("mean", x, axes);
-  check_floating("mean", "x", x);
-  return sum_times("mean", x, plan, options.keepdim, 1 / static_cast<double>(plan.count));
+  Op op("mean");
+  const Tensor x = op.input("x", input);
+  const Plan plan = make_plan(op, x, axes);
+  check_floating(op, "x", x);
+  return sum_times(op, x, plan, options.keepdim, 1 / static_cast<double>(plan.count));
 }
 
 Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
-  const AutocastOp cast("var");
-  const Tensor x = cast.input(input);
-  const Plan plan = make_plan("var", x, axes);
-  check_floating("var", "x", x);
-  check(options.correction >= 0, "var", "correction: expected at least 0, got {}", options.correction);
-  check(plan.count > options.correction, "var",
-        "x: expected more than {} elements to reduce, got {} (sizes {}, axes {})", options.correction, plan.count,
-        to_string(x.sizes()), to_string(plan.axes));
+  Op op("var");
+  const Tensor x = op.input("x", input);
+  const Plan plan = make_plan(op, x, axes);
+  check_floating(op, "x", x);
+  check(options.correction >= 0, op, "correction: expected at least 0, got {}", options.correction);
+  check(plan.count > options.correction, op, "x: expected more than {} elements to reduce, got {} (sizes {}, axes {})",
+        options.correction, plan.count, to_string(x.sizes()), to_string(plan.axes));
   if (is_half(x.dtype())) {  // a mean of few bits would spoil the differences
     return to(var(to(x, DType::float32), axes, options), x.dtype());
   }
@@ -120,48 +115,42 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   const Tensor average = kept_output(x, plan, options.keepdim, DType::float64);  // rounded, its error would be in y
   if (x.numel() != 0) {
-    const OpScope scope([&] { return OpWork{.op = "var", .bytes = bytes_of(x, y)}; });
     const kernels::ReduceShape shape = kernel_shape(x, y);
-    const auto table = kernels::reduce_kernels.at("var", x.device());
+    const auto table = op.run(kernels::reduce_kernels, x, y);
     auto* const means = static_cast<double*>(average.device_pointer());
     table->mean(shape, x.dtype(), x.device_pointer(), means, plan.count);
     table->squared_differences(shape, x.dtype(), x.device_pointer(), means, y.device_pointer(), scale);
   }
   // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
-  describe("var", [&] {
-    OpAttributes attributes = attributes_of(plan, options.keepdim);
-    attributes["correction"] = options.correction;
-    return attributes;
-  });
-  return record("var", {x}, finish(y, plan, options.keepdim), {x, average},
-                [plan, scale](const Tensor& dy, const BackwardContext& c) {
-                  const Tensor saved_x = c.saved(0);
-                  const Tensor center =
-                      c.create_graph() ? mean(saved_x, plan.axes, {.keepdim = true}) : to(c.saved(1), saved_x.dtype());
-                  return Tensors{mul(sub(saved_x, center), reshape(mul(dy, 2 * scale), plan.kept))};
-                });
+  op.describe({{"correction", options.correction}});
+  describe(op, plan, options.keepdim);
+  return op.record(
+      {x}, finish(y, plan, options.keepdim), {x, average}, [plan, scale](const Tensor& dy, const BackwardContext& c) {
+        const auto [saved_x, saved_mean] = c.saved<2>();
+        const Tensor center =
+            c.create_graph() ? mean(saved_x, plan.axes, {.keepdim = true}) : to(saved_mean, saved_x.dtype());
+        return Tensors{mul(sub(saved_x, center), reshape(mul(dy, 2 * scale), plan.kept))};
+      });
 }
 
 Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  const AutocastOp cast("max");
-  const Tensor x = cast.input(input);
-  const Plan plan = make_plan("max", x, axes);
-  check(plan.count > 0, "max", "x: expected at least one element to reduce, got sizes {}, axes {}",
-        to_string(x.sizes()), to_string(plan.axes));
+  Op op("max");
+  const Tensor x = op.input("x", input);
+  const Plan plan = make_plan(op, x, axes);
+  check(plan.count > 0, op, "x: expected at least one element to reduce, got sizes {}, axes {}", to_string(x.sizes()),
+        to_string(plan.axes));
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
-    const OpScope scope([&] { return OpWork{.op = "max", .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels.at("max", x.device())
-        ->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
+    op.run(kernels::reduce_kernels, x, y)->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
   }
   const Tensor result = finish(y, plan, options.keepdim);
-  describe("max", [&] { return attributes_of(plan, options.keepdim); });
-  return record("max", {x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
+  describe(op, plan, options.keepdim);
+  return op.record({x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
     Tensor share;  // 1 / (number of equal maxima) at the maxima, else 0
     {
       const NoGradGuard constant;
-      const Tensor saved_x = c.saved(0);
-      const Tensor mask = to(equal(saved_x, reshape(c.saved(1), plan.kept)), saved_x.dtype());
+      const auto [saved_x, saved_max] = c.saved<2>();
+      const Tensor mask = to(equal(saved_x, reshape(saved_max, plan.kept)), saved_x.dtype());
       share = div(mask, sum(mask, plan.axes, {.keepdim = true}));
     }
     return Tensors{mul(share, reshape(dy, plan.kept))};
@@ -171,7 +160,7 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
 namespace {
 
 /// argmax() with the axis kept or not.
-Tensor index_of_largest(std::string_view op, const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
+Tensor index_of_largest(const Op& op, const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
   const Plan plan = make_plan(op, x, {axis});
   check(plan.count > 0, op, "x: expected at least one element along axis {}, got sizes {}", axis, to_string(x.sizes()));
   Sizes sizes = x.sizes();
@@ -180,8 +169,7 @@ Tensor index_of_largest(std::string_view op, const Tensor& x, int64_t axis, cons
   strides.erase(axis);
   const Tensor y = empty(sizes, {.dtype = DType::int64, .device = x.device()});
   if (y.numel() != 0) {
-    const OpScope scope([&] { return OpWork{.op = "argmax", .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels.at(op, x.device())
+    op.run(kernels::reduce_kernels, x, y)
         ->argmax(sizes, strides, x.size(axis), x.stride(axis), options.last, x.dtype(), x.device_pointer(),
                  y.device_pointer<int64_t>());
   }
@@ -195,19 +183,17 @@ Tensor index_of_largest(std::string_view op, const Tensor& x, int64_t axis, cons
 }  // namespace
 
 Tensor argmax(const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
-  check_defined("argmax", "x", x);
+  const Op op("argmax");
+  check_defined(op, "x", x);
   if (x.rank() == 0) {  // one number along an axis that the result has not, either
-    return index_of_largest("argmax", alias(x, {1}, {1}, x.offset()), normalize_axis("argmax", axis, 1),
-                            {.last = options.last});
+    return index_of_largest(op, alias(x, {1}, {1}, x.offset()), normalize_axis(op, axis, 1), {.last = options.last});
   }
-  return index_of_largest("argmax", x, normalize_axis("argmax", axis, x.rank()), options);
+  return index_of_largest(op, x, normalize_axis(op, axis, x.rank()), options);
 }
 
 MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& options) {
-  constexpr std::string_view op = "max_along";
-  const AutocastOp cast(op);
-  const Tensor x = cast.input(input);
-  check_defined(op, "x", x);
+  const Op op("max_along");
+  const Tensor x = op.input("x", input);
   if (x.rank() == 0) {
     return max_along(reshape(x, {1}), axis, {.last = options.last});
   }
@@ -217,21 +203,19 @@ MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& optio
   const Tensor kept_index = alias(index, plan.kept, contiguous_strides(plan.kept), 0);
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
-    const OpScope scope([&] { return OpWork{.op = std::string(op), .bytes = bytes_of(x, y)}; });
-    kernels::reduce_kernels.at("max", x.device())
-        ->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
+    op.run(kernels::reduce_kernels, x, y)->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
   }
-  const Tensor values = record(op, {x}, finish(y, plan, options.keepdim), {kept_index},
-                               [axis, kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format()](
-                                   const Tensor& dy, const BackwardContext& c) {
-                                 Sizes along = Sizes::filled(sizes.size(), 1);
-                                 along[axis] = sizes[axis];
-                                 const Tensor is_it =
-                                     equal(c.saved(0), reshape(arange(sizes[axis], DType::int64, dy.device()), along));
-                                 const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
-                                 const Tensor dx = where(is_it, reshape(dy, kept), zero);
-                                 return Tensors{to(dx, format)};
-                               });
+  const Tensor values = op.record({x}, finish(y, plan, options.keepdim), {kept_index},
+                                  [axis, kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format()](
+                                      const Tensor& dy, const BackwardContext& c) {
+                                    Sizes along = Sizes::filled(sizes.size(), 1);
+                                    along[axis] = sizes[axis];
+                                    const Tensor is_it = equal(
+                                        c.saved(0), reshape(arange(sizes[axis], DType::int64, dy.device()), along));
+                                    const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
+                                    const Tensor dx = where(is_it, reshape(dy, kept), zero);
+                                    return Tensors{to(dx, format)};
+                                  });
   return {.values = values, .index = options.keepdim ? to(kept_index, x.suggest_memory_format()) : index};
 }
 

@@ -2,7 +2,7 @@
 
 #include "core/base_ops.h"
 #include "core/copy.h"
-#include "core/tape.h"
+#include "core/op.h"
 
 namespace norma {
 namespace {
@@ -16,8 +16,8 @@ void check_format(std::string_view op, const Tensor& x, MemoryFormat format) {
 
 /// Puts a copy of x on the tape. The gradient gets x's format back, so that a later op that wants another format does
 /// not change the format of an activation's gradient.
-Tensor recorded_copy(std::string_view op, const Tensor& x, const Tensor& y) {
-  return record(op, {x}, y, {}, [format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+Tensor recorded_copy(const Op& op, const Tensor& x, const Tensor& y) {
+  return op.record({x}, y, {}, [format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
     return Tensors{dy.suggest_memory_format() == format ? dy : to(dy, format)};
   });
 }
@@ -25,20 +25,23 @@ Tensor recorded_copy(std::string_view op, const Tensor& x, const Tensor& y) {
 }  // namespace
 
 Tensor clone(const Tensor& x, MemoryFormat format) {
-  check_format("clone", x, format);
-  return recorded_copy("clone", x, copy_of(x, format));
+  const Op op("clone");
+  check_format(op, x, format);
+  return recorded_copy(op, x, copy_of(x, format));
 }
 
 Tensor contiguous(const Tensor& x, MemoryFormat format) {
-  check_format("contiguous", x, format);
-  check(format != MemoryFormat::preserve, "contiguous", "format: expected contiguous or channels_last, got preserve");
-  return x.is_contiguous(format) ? x : recorded_copy("contiguous", x, copy_of(x, format));
+  const Op op("contiguous");
+  check_format(op, x, format);
+  check(format != MemoryFormat::preserve, op, "format: expected contiguous or channels_last, got preserve");
+  return x.is_contiguous(format) ? x : recorded_copy(op, x, copy_of(x, format));
 }
 
 Tensor to(const Tensor& x, MemoryFormat format) {
-  check_format("to", x, format);
+  const Op op("to");
+  check_format(op, x, format);
   const bool has_format = format == MemoryFormat::preserve || x.strides() == strides_for(x.sizes(), format);
-  return has_format ? x : recorded_copy("to", x, copy_of(x, format));
+  return has_format ? x : recorded_copy(op, x, copy_of(x, format));
 }
 
 Tensor to(const Tensor& x, DType dtype) {
@@ -46,16 +49,17 @@ Tensor to(const Tensor& x, DType dtype) {
 }
 
 Tensor to(const Tensor& x, Device device) {
-  check_defined("to", "x", x);
-  check_available("to", device);
+  const Op op("to");
+  check_defined(op, "x", x);
+  check_available(op, device);
   if (x.device() == device) {
     return x;
   }
-  return record("to", {x}, to_device(x, device), {},
-                [from = x.device(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                  const Tensor dx = to(dy, from);
-                  return Tensors{dx.suggest_memory_format() == format ? dx : to(dx, format)};
-                });
+  return op.record({x}, to_device(x, device), {},
+                   [from = x.device(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                     const Tensor dx = to(dy, from);
+                     return Tensors{dx.suggest_memory_format() == format ? dx : to(dx, format)};
+                   });
 }
 
 }  // namespace norma

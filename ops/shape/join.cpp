@@ -2,9 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/op_profile.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/kernels.h"
 #include "ops/shape/view.h"
@@ -47,56 +45,56 @@ Tensor selected(const Tensor& x, int64_t axis, const Tensor& index);
 
 /// The gradient of index_select: row i of dy is added to row index[i] of zeros.
 Tensor index_add(const Tensor& dy, int64_t axis, const Tensor& index, const Sizes& sizes, MemoryFormat format) {
+  const Op op("index_add");
   const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
-  const OpScope scope([&] { return OpWork{.op = "index_add", .bytes = bytes_of(dy, dx)}; });
-  kernels::index_kernels.at("index_add", dy.device())
+  op.run(kernels::index_kernels, dy, dx)
       ->add(index_shape(dx, dy, axis), dy.dtype(), dx.device_pointer(), index.device_pointer<int64_t>(),
             dy.device_pointer());
-  return record("index_add", {dy}, dx, {index}, [axis](const Tensor& ddx, const BackwardContext& c) {
+  return op.record({dy}, dx, {index}, [axis](const Tensor& ddx, const BackwardContext& c) {
     return Tensors{selected(ddx, axis, c.saved(0))};
   });
 }
 
 Tensor selected(const Tensor& x, int64_t axis, const Tensor& index) {
+  Op op("index_select");
   Sizes sizes = x.sizes();
   sizes[axis] = index.numel();
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
-  const OpScope scope([&] { return OpWork{.op = "index_select", .bytes = bytes_of(y, y)}; });
-  kernels::index_kernels.at("index_select", x.device())
+  op.run(kernels::index_kernels, y, y)
       ->select(index_shape(x, y, axis), x.dtype(), x.device_pointer(), index.device_pointer<int64_t>(),
                y.device_pointer());
-  describe("index_select", [&] { return OpAttributes{{"axis", axis}, {"index", index}}; });
-  return record("index_select", {x}, y, {index},
-                [axis, from = x.sizes(), format](const Tensor& dy, const BackwardContext& c) {
-                  return Tensors{index_add(dy, axis, c.saved(0), from, format)};
-                });
+  op.describe({{"axis", axis}, {"index", &index}});
+  return op.record({x}, y, {index}, [axis, from = x.sizes(), format](const Tensor& dy, const BackwardContext& c) {
+    return Tensors{index_add(dy, axis, c.saved(0), from, format)};
+  });
 }
 
 }  // namespace
 
 Tensor cat(const Tensors& xs, int64_t axis) {
-  check(!xs.empty(), "cat", "xs: expected at least one tensor, got none");
+  Op op("cat");
+  check(!xs.empty(), op, "xs: expected at least one tensor, got none");
   for (size_t i = 0; i < xs.size(); ++i) {
-    check_defined("cat", numbered(i), xs[i]);
+    check_defined(op, numbered(i), xs[i]);
   }
   const Tensor& first = xs[0];
-  axis = normalize_axis("cat", axis, first.rank());
+  axis = normalize_axis(op, axis, first.rank());
   Sizes sizes = first.sizes();
   sizes[axis] = 0;
   bool channels_last = true;
   std::vector<int64_t> lengths;
   for (size_t i = 0; i < xs.size(); ++i) {
     const Tensor& x = xs[i];
-    check_dtype("cat", numbered(i), x, first.dtype());
-    check_device("cat", numbered(i), x, first.device());
-    check_rank("cat", numbered(i), x, first.rank());
+    check_dtype(op, numbered(i), x, first.dtype());
+    check_device(op, numbered(i), x, first.device());
+    check_rank(op, numbered(i), x, first.rank());
     Sizes expected = first.sizes();
     expected[axis] = x.size(axis);
-    check(x.sizes() == expected, "cat", "{}: expected sizes {} but for axis {}, got {}", numbered(i),
+    check(x.sizes() == expected, op, "{}: expected sizes {} but for axis {}, got {}", numbered(i),
           to_string(first.sizes()), axis, to_string(x.sizes()));
     lengths.push_back(x.size(axis));
-    sizes[axis] = checked_add("cat", "xs", sizes[axis], x.size(axis));
+    sizes[axis] = checked_add(op, "xs", sizes[axis], x.size(axis));
     channels_last = channels_last && x.suggest_memory_format() == MemoryFormat::channels_last;
   }
   const Tensor y = empty(sizes, {.dtype = first.dtype(),
@@ -107,8 +105,8 @@ Tensor cat(const Tensors& xs, int64_t axis) {
     copy_into(x, part_of(y, axis, start, x.size(axis)));
     start += x.size(axis);
   }
-  describe("cat", [&] { return OpAttributes{{"axis", axis}}; });
-  return record("cat", xs, y, {}, [axis, lengths](const Tensor& dy, const BackwardContext& c) {
+  op.describe({{"axis", axis}});
+  return op.record(xs, y, {}, [axis, lengths](const Tensor& dy, const BackwardContext& c) {
     Tensors gradients;
     int64_t position = 0;
     for (size_t i = 0; i < lengths.size(); ++i) {

@@ -2,8 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
@@ -106,14 +105,13 @@ void copy_part_that_stays(const Tensor& x, const Sizes& before, const Sizes& aft
 }  // namespace
 
 Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value) {
+  Op op("pad");
   const Sizes sizes = padded_sizes(x, before, after);
   const MemoryFormat format = x.suggest_memory_format();
   const Tensor y = full(sizes, value, {.dtype = x.dtype(), .device = x.device(), .format = format});
   copy_part_that_stays(x, before, after, y);
-  describe("pad", [&] {
-    return OpAttributes{{"before", attribute(before)}, {"after", attribute(after)}, {"value", value}};
-  });
-  return record("pad", {x}, y, {}, [before, after](const Tensor& dy, const BackwardContext&) {
+  op.describe({{"before", before}, {"after", after}, {"value", value}});
+  return op.record({x}, y, {}, [before, after](const Tensor& dy, const BackwardContext&) {
     Sizes minus_before = before;
     Sizes minus_after = after;
     for (int64_t axis = 0; axis < before.size(); ++axis) {

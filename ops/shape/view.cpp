@@ -2,8 +2,7 @@
 
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/tape.h"
-#include "core/trace.h"
+#include "core/op.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 
@@ -85,10 +84,11 @@ Tensor in_format(const Tensor& gradient, MemoryFormat format) {
 }
 
 Tensor recorded_view(const Tensor& x, const Sizes& sizes, const Strides& strides) {
-  return record("view", {x}, alias(x, sizes, strides, x.offset()), {},
-                [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                  return Tensors{in_format(reshape(dy, from), format)};
-                });
+  return Op("view").record(
+      {x}, alias(x, sizes, strides, x.offset()), {},
+      [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+        return Tensors{in_format(reshape(dy, from), format)};
+      });
 }
 
 /// The part of one axis that a slice shows.
@@ -114,18 +114,18 @@ Tensor recorded_part(const Tensor& x, const Part& part);
 
 /// The gradient of a slice: dy in the part, zero elsewhere.
 Tensor slice_backward(const Tensor& dy, const Part& part, const Sizes& sizes, MemoryFormat format) {
+  const Op op("slice_backward");
   const Tensor dx = zeros(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   copy_into(dy, alias_of_part(dx, part));
-  return record("slice_backward", {dy}, dx, {},
-                [part](const Tensor& ddx, const BackwardContext&) { return Tensors{recorded_part(ddx, part)}; });
+  return op.record({dy}, dx, {},
+                   [part](const Tensor& ddx, const BackwardContext&) { return Tensors{recorded_part(ddx, part)}; });
 }
 
 Tensor recorded_part(const Tensor& x, const Part& part) {
-  describe("slice", [&] {
-    return OpAttributes{{"axis", part.axis}, {"start", part.start}, {"length", part.length}, {"step", part.step}};
-  });
-  return record(
-      "slice", {x}, alias_of_part(x, part), {},
+  Op op("slice");
+  op.describe({{"axis", part.axis}, {"start", part.start}, {"length", part.length}, {"step", part.step}});
+  return op.record(
+      {x}, alias_of_part(x, part), {},
       [part, sizes = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
         return Tensors{slice_backward(dy, part, sizes, format)};
       });
@@ -139,11 +139,12 @@ Tensor with_axis(const Tensor& x, int64_t axis) {
   // The stride that the axis would have as one more outer axis of the axes inside it.
   strides.insert(axis, axis < x.rank() ? sizes[axis] * strides[axis] : 1);
   sizes.insert(axis, 1);
-  describe("unsqueeze", [&] { return OpAttributes{{"axis", axis}}; });
-  return record("unsqueeze", {x}, alias(x, sizes, strides, x.offset()), {},
-                [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                  return Tensors{in_format(without_axis(dy, axis), format)};
-                });
+  Op op("unsqueeze");
+  op.describe({{"axis", axis}});
+  return op.record({x}, alias(x, sizes, strides, x.offset()), {},
+                   [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                     return Tensors{in_format(without_axis(dy, axis), format)};
+                   });
 }
 
 /// Drops an axis of size 1.
@@ -152,11 +153,12 @@ Tensor without_axis(const Tensor& x, int64_t axis) {
   Strides strides = x.strides();
   sizes.erase(axis);
   strides.erase(axis);
-  describe("squeeze", [&] { return OpAttributes{{"axis", axis}}; });
-  return record("squeeze", {x}, alias(x, sizes, strides, x.offset()), {},
-                [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                  return Tensors{in_format(with_axis(dy, axis), format)};
-                });
+  Op op("squeeze");
+  op.describe({{"axis", axis}});
+  return op.record({x}, alias(x, sizes, strides, x.offset()), {},
+                   [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                     return Tensors{in_format(with_axis(dy, axis), format)};
+                   });
 }
 
 }  // namespace
@@ -202,30 +204,26 @@ Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
 }
 
 Tensor permute(const Tensor& x, const Axes& order) {
-  check_defined("permute", "x", x);
-  check(order.size() == x.rank(), "permute", "order: expected {} axes, got {}", x.rank(), to_string(order));
+  Op op("permute");
+  check_defined(op, "x", x);
+  check(order.size() == x.rank(), op, "order: expected {} axes, got {}", x.rank(), to_string(order));
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
+  Axes axes = order;  // not negative
   Axes inverse = Axes::filled(x.rank(), -1);
   for (int64_t i = 0; i < order.size(); ++i) {
-    const int64_t axis = normalize_axis("permute", order[i], x.rank());
-    check(inverse[axis] < 0, "permute", "order: expected each axis once, got {}", to_string(order));
+    const int64_t axis = axes[i] = normalize_axis(op, order[i], x.rank());
+    check(inverse[axis] < 0, op, "order: expected each axis once, got {}", to_string(order));
     inverse[axis] = i;
     sizes[i] = x.sizes()[axis];
     strides[i] = x.strides()[axis];
   }
-  describe("permute", [&] {
-    std::vector<int64_t> axes;
-    for (const int64_t axis : order) {
-      axes.push_back(normalize_axis("permute", axis, x.rank()));
-    }
-    return OpAttributes{{"order", axes}};
-  });
+  op.describe({{"order", axes}});
   const bool remade = can_be_remade(x);
-  const Tensor y = record("permute", {x}, alias(x, sizes, strides, x.offset()), remade ? Tensors{x} : Tensors{},
-                          [inverse, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                            return Tensors{in_format(permute(dy, inverse), format)};
-                          });
+  const Tensor y = op.record({x}, alias(x, sizes, strides, x.offset()), {remade ? x : Tensor()},
+                             [inverse, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                               return Tensors{in_format(permute(dy, inverse), format)};
+                             });
   if (remade) {
     offer_remake(y, [order](const BackwardContext& c) { return permute(c.saved(0), order); });
   }
@@ -245,9 +243,10 @@ Tensor transpose(const Tensor& x, int64_t a, int64_t b) {
 }
 
 Tensor expand(const Tensor& x, const Sizes& sizes) {
-  check_defined("expand", "x", x);
+  const Op op("expand");
+  check_defined(op, "x", x);
   const int64_t added = sizes.size() - x.rank();
-  check(added >= 0, "expand", "sizes: expected at least {} axes, as in {}, got {}", x.rank(), to_string(x.sizes()),
+  check(added >= 0, op, "sizes: expected at least {} axes, as in {}, got {}", x.rank(), to_string(x.sizes()),
         to_string(sizes));
   Sizes target = sizes;
   Strides strides = Strides::filled(sizes.size(), 0);
@@ -256,7 +255,7 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
     if (sizes[axis] == -1 && axis >= added) {
       target[axis] = own;
     }
-    check(target[axis] >= 0 && (own == 1 || own == target[axis]), "expand", "sizes: {} cannot be expanded to {}",
+    check(target[axis] >= 0 && (own == 1 || own == target[axis]), op, "sizes: {} cannot be expanded to {}",
           to_string(x.sizes()), to_string(sizes));
     if (target[axis] != own) {
       continue;  // repeated
@@ -268,11 +267,11 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
       strides[axis] = target[axis + 1] * strides[axis + 1];
     }
   }
-  checked_numel("expand", target);
-  return record("expand", {x}, alias(x, target, strides, x.offset()), {},
-                [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                  return Tensors{in_format(sum_to_size(dy, from), format)};
-                });
+  checked_numel(op, target);
+  return op.record({x}, alias(x, target, strides, x.offset()), {},
+                   [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+                     return Tensors{in_format(sum_to_size(dy, from), format)};
+                   });
 }
 
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
@@ -305,21 +304,23 @@ Tensor part_of(const Tensor& x, int64_t axis, int64_t start, int64_t length) {
 }
 
 Tensor select(const Tensor& x, int64_t axis, int64_t index) {
-  check_defined("select", "x", x);
-  axis = normalize_axis("select", axis, x.rank());
+  Op op("select");
+  check_defined(op, "x", x);
+  axis = normalize_axis(op, axis, x.rank());
   const int64_t size = x.size(axis);
-  check(index >= -size && index < size, "select", "index: expected a value in [{}, {}), got {}", -size, size, index);
+  check(index >= -size && index < size, op, "index: expected a value in [{}, {}), got {}", -size, size, index);
   const Part part{.axis = axis, .start = index < 0 ? index + size : index, .length = 1, .step = 1};
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
   sizes.erase(axis);
   strides.erase(axis);
   const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.stride(axis);
-  describe("select", [&] { return OpAttributes{{"axis", axis}, {"index", part.start}}; });
-  return record("select", {x}, alias(x, sizes, strides, x.offset() + skipped), {},
-                [part, from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                  return Tensors{slice_backward(with_axis(dy, part.axis), part, from, format)};
-                });
+  op.describe({{"axis", axis}, {"index", part.start}});
+  return op.record(
+      {x}, alias(x, sizes, strides, x.offset() + skipped), {},
+      [part, from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
+        return Tensors{slice_backward(with_axis(dy, part.axis), part, from, format)};
+      });
 }
 
 Tensor unsqueeze(const Tensor& x, int64_t axis) {

@@ -6,7 +6,8 @@
 #     device, and the door to NumPy, which has no other than the CPU. Nobody else does.
 #  2. Of ops/, nn/ and models/, only kernels read memory: the files that a device or a library is named after.
 #  3. What ops/ makes lies on a device that it names, not on the default device.
-#  4. No reference outlives the KernelCall it came from: the device's memory is closed when that has gone.
+#  4. In ops/, an op records and traces through its frame, core/op.h: nobody reaches past it.
+#  5. No reference outlives the KernelCall it came from: the device's memory is closed when that has gone.
 cmake_minimum_required(VERSION 3.25)
 
 set(may_decide "^core/(by_device|device|device_functions)\\.(h|cpp)$|^core/(copy|dlpack|tensor|upload)\\.cpp$|^core/(cuda|emulated)/")
@@ -14,7 +15,8 @@ string(APPEND may_decide "|^parallel/process_group_(mpi|nccl)\\.cpp$|^python/bin
 set(may_read "_(cpu|onednn|eigen)\\.cpp$|/(cpu|cuda)/|^ops/libraries/")
 set(decides "device\\.type|device\\(\\)\\.type|\\.type [=!]=|DeviceType::|[=!]= kCpu|is_host\\(")
 set(reads "[.>]data<|raw_data\\(|storage\\(\\)->data\\(|[^a-z]\\*[a-z_.>-]+device_pointer|device_pointer<[a-z0-9_]+>\\(\\)\\(")
-set(outlives "&[a-zA-Z_ ]*=[ \n]*[a-zA-Z_:]*kernels\\.at\\([^@]*")
+set(past_frame "[^a-z_](record_node|record_node_in_place|trace_op|is_tracing|autocast_state)[^a-z_]")
+set(outlives "&[a-zA-Z_ ]*=[ \n]*[a-zA-Z_:\"()]*(kernels\\.at|\\.run)\\([^@]*")
 set(makes "(empty|empty_strided|zeros|ones|full|scalar|arange|from_vector|rand|randn|randint|randperm)\\(")
 
 set(faults 0)
@@ -41,6 +43,9 @@ foreach(folder base core ops nn models export data parallel train session lab cl
     endif()
     if(file MATCHES "^(ops|nn|models)/" AND NOT file MATCHES "${may_read}" AND text MATCHES "[^\n]*(${reads})[^\n]*")
       report(${file} "reads memory and knows no device: ${CMAKE_MATCH_0}")
+    endif()
+    if(file MATCHES "^ops/" AND text MATCHES "[^\n]*${past_frame}[^\n]*")
+      report(${file} "reaches past the frame of an op: ${CMAKE_MATCH_0}")
     endif()
     if(text MATCHES "${outlives}")
       report(${file} "keeps a reference that outlives its kernel call: ${CMAKE_MATCH_0}")

@@ -48,5 +48,12 @@ fault(options ops/pool/pool.cpp "const TensorOptions options{.dtype = d};\nauto 
 fault(outlives ops/pool/pool.cpp "const Pool& pool =\n  kernels::pool_kernels.at(\"pool\", d)->choose(c);\n"
       "ops/pool/pool.cpp: keeps a reference that outlives its kernel call: & pool = kernels::pool_kernels.at(\"pool\", d)")
 
+fault(runs ops/pool/pool.cpp "const Pool& pool = op.run(kernels::pool_kernels, x)->choose(c);\n"
+      "ops/pool/pool.cpp: keeps a reference that outlives its kernel call: & pool = op.run(kernels::pool_kernels, x)")
+foreach(text "record_node(op, {x}, y, {}, f)" "if (is_tracing()) {}" "trace_op(op, {x}, {y}, {})")
+  string(MAKE_C_IDENTIFIER "past ${text}" name)
+  fault(${name} ops/pool/pool.cpp "int f();\n  ${text}\n" "ops/pool/pool.cpp: reaches past the frame of an op: ${text}")
+endforeach()
+
 file(MAKE_DIRECTORY ${WORK}/none/core)
 run_check(none 1 "nothing was checked")

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "built_in_norm_names.h"
 #include "core/factory.h"
-#include "core/tape.h"
+#include "core/op.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
 #include "ops/norm/norm.h"
@@ -95,8 +95,8 @@ TEST_CASE("check_norm: a norm without a fault, made of ops") {
 
 TEST_CASE("check_norm: a wrong gradient") {
   const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
-    return record("faulty", {x}, layer_norm(x.detach(), weight.detach()), {},
-                  [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * 1.5}; });
+    return Op("faulty").record({x}, layer_norm(x.detach(), weight.detach()), {},
+                               [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * 1.5}; });
   });
   CHECK(failed(report).find("gradient of x, gradients of parameters") != std::string::npos);
   CHECK(find(report, "gradients of parameters").text == "weight: expected a gradient, got none");
@@ -104,8 +104,8 @@ TEST_CASE("check_norm: a wrong gradient") {
 
 TEST_CASE("check_norm: a gradient of a parameter that is a little off") {
   const NormCheckReport report = report_of([](const Tensor& x, const Tensor& weight) {
-    const Tensor off = record("off", {weight}, weight.detach(), {},
-                              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * 1.01}; });
+    const Tensor off = Op("off").record(
+        {weight}, weight.detach(), {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * 1.01}; });
     return layer_norm(x, off);
   });
   CHECK(failed(report) == "gradients of parameters");
@@ -138,7 +138,7 @@ TEST_CASE("check_norm: a gradient that is NaN for constant input, or summed in 1
   CHECK(find(root, "exactness").text == "gradient of x: expected finite numbers, got nan for input [4, 16, 9, 7]");
   const NormCheckReport coarse = report_of([](const Tensor& x, const Tensor& weight) {
     const Tensor y = layer_norm(x, weight);
-    return record("coarse", {y}, y.detach(), {}, [](const Tensor& dy, const BackwardContext&) -> Tensors {
+    return Op("coarse").record({y}, y.detach(), {}, [](const Tensor& dy, const BackwardContext&) -> Tensors {
       return {dy.dtype() == DType::bfloat16 ? dy * 1.2 : dy};
     });
   });
@@ -346,8 +346,9 @@ TEST_CASE("check_norm: like another norm, but for the gradient of the weight") {
       static double kept = 1;
       kept = factor;
       return std::make_shared<Faulty>(channels, [](const Tensor& x, const Tensor& weight) {
-        return layer_norm(x, record("off", {weight}, weight.detach(), {},
-                                    [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * kept}; }));
+        return layer_norm(
+            x, Op("off").record({weight}, weight.detach(), {},
+                                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy * kept}; }));
       });
     });
     return check_norm("faulty", {.quick = true, .like = "layer2d[eps=1e-5]"}).checks.front();

@@ -3,8 +3,8 @@
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/factory.h"
+#include "core/op.h"
 #include "core/random.h"
-#include "core/tape.h"
 #include "error_text.h"
 #include "nn/conv.h"
 #include "nn/layers.h"
@@ -151,7 +151,7 @@ std::vector<float> numbers_of(nn::Module& model) {
 /// x², whose gradient is made by a kernel even when it ought to be recorded.
 Tensor square_once(const Tensor& x) {
   const Tensor y = mul(x.detach(), x.detach());
-  return record("square_once", {x}, y, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+  return Op("square_once").record({x}, y, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
     const NoGradGuard kernel;
     return {mul(mul(dy, c.saved(0)), 2)};
   });

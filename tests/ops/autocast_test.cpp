@@ -1,5 +1,7 @@
 #include "core/autocast.h"
 
+#include "core/copy.h"
+#include "core/op.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
 #include "ops/map_norm/norms.h"
@@ -128,6 +130,22 @@ TEST_CASE("autocast: every op of the policy follows its rule, by default and cha
       }
     }
   }
+}
+
+TEST_CASE("autocast: an op that takes its operand past input() is refused") {
+  const Tensor x = parameter({2, 3}, 1);
+  const auto take = [](std::string_view name, const Tensor& operand) {
+    const Op op(name);
+    op.record({operand}, copy_of(operand), {}, [](const Tensor& dy, const BackwardContext&) { return Tensors{dy}; });
+  };
+  take("matmul", x);
+  const Autocast autocast;
+  take("relu", x);          // keeps dtypes
+  take("of a plug-in", x);  // converts nothing
+  take("softmax", x);       // float32 is what it asks for
+  take("matmul", to(x, DType::bfloat16));
+  CHECK(error_of([&] { take("matmul", x); }) ==
+        "matmul: expected an operand that input() has converted to bfloat16, got " + describe(x));
 }
 
 TEST_CASE("autocast: off, nothing is converted") {

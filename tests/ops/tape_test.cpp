@@ -1,4 +1,4 @@
-#include "core/tape.h"
+#include "core/op.h"
 
 #include "core/copy.h"
 #include "core/factory.h"
@@ -27,7 +27,7 @@ Tensor square(const Tensor& x) {
       elements[i] *= elements[i];
     }
   });
-  return record("square", {x}, y, {x}, [](const Tensor& dy, const BackwardContext& context) -> Tensors {
+  return Op("square").record({x}, y, {x}, [](const Tensor& dy, const BackwardContext& context) -> Tensors {
     return {mul(mul(dy, context.saved(0)), 2)};
   });
 }
@@ -396,14 +396,14 @@ TEST_CASE("tape: the picture names leaves, and is the same text each time") {
 TEST_CASE("tape: what is given as undefined is not saved, and comes back as undefined") {
   const Tensor x = leaf({1, 2}, {2});
   const Tensor factor = from_vector<double>({3, 4}, {2});
-  const Tensor y = record("scale", {x}, mul(x, factor).detach(), {Tensor(), factor, Tensor(), x, Tensor()},
-                          [](const Tensor& dy, const BackwardContext& c) -> Tensors {
-                            for (const size_t i : {0, 2, 4, 5}) {
-                              CHECK(!c.saved(i).defined());
-                            }
-                            CHECK(c.saved(3).to_vector<double>() == std::vector<double>{1, 2});
-                            return {mul(dy, c.saved(1))};
-                          });
+  const Tensor y = Op("scale").record({x}, mul(x, factor).detach(), {Tensor(), factor, Tensor(), x, Tensor()},
+                                      [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                                        for (const size_t i : {0, 2, 4, 5}) {
+                                          CHECK(!c.saved(i).defined());
+                                        }
+                                        CHECK(c.saved(3).to_vector<double>() == std::vector<double>{1, 2});
+                                        return {mul(dy, c.saved(1))};
+                                      });
   REQUIRE(y.impl().node->saved.size() == 2);
   for (const SavedTensor& saved : y.impl().node->saved) {
     CHECK(saved.value().defined());
@@ -415,8 +415,9 @@ TEST_CASE("tape: a very long chain is walked and freed without recursion") {
   const Tensor x = leaf({1}, {1});
   Tensor y = x;
   for (int i = 0; i < 200000; ++i) {
-    y = record("identity", {y}, copy_of(y), {},
-               [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+    y = Op("identity").record({y}, copy_of(y), {}, [](const Tensor& dy, const BackwardContext&) -> Tensors {
+      return {dy};
+    });
   }
   y.backward();
   CHECK(x.grad().item<double>() == 1);

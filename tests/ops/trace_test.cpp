@@ -1,7 +1,10 @@
 #include "core/trace.h"
 
 #include "error_text.h"
+#include "ops/conv/conv.h"
+#include "ops/map_norm/norms.h"
 #include "ops/matmul/matmul.h"
+#include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/pad.h"
@@ -54,6 +57,27 @@ TEST_CASE("trace: products are one op each, without views of their own") {
     CHECK(names_of([&] { linear(x, weight); }) == "linear ");
     CHECK(names_of([&] { matmul(a, b); }) == "matmul ");
     CHECK(names_of([&] { linear_act(x, weight, {}, {.activation = Activation::gelu}); }) == "linear gelu ");
+  }
+}
+
+TEST_CASE("trace: what has a kernel of its own is noted in parts, and norms are noted, recorded or not") {
+  const Tensor x = test::random_tensor({2, 4, 6, 5}, 1, DType::float32);
+  const Tensor weight = test::random_tensor({3, 4, 3, 3}, 2, DType::float32);
+  for (const bool gradients : {true, false}) {
+    const GradModeGuard mode(gradients);
+    const Trace trace;
+    conv2d_act(x, weight, {}, {}, {.activation = Activation::relu});
+    layer_norm_2d(x);
+    local_response_norm(x, 3);
+    REQUIRE(trace.ops().size() > 4);
+    CHECK(trace.ops()[0].op == "conv2d");
+    CHECK(std::get<std::vector<int64_t>>(trace.ops()[0].attributes.at("stride")) == std::vector<int64_t>{1, 1});
+    CHECK(trace.ops()[1].op == "relu");
+    CHECK(trace.ops()[2].op == "layer_norm_2d");
+    CHECK(std::get<std::string>(trace.ops()[2].attributes.at("activation")) == "identity");
+    for (const TracedOp& op : trace.ops()) {
+      CHECK(op.op != "local_response_norm");
+    }
   }
 }
 

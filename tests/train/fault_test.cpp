@@ -1,8 +1,8 @@
 #include "base/error.h"
 #include "core/factory.h"
+#include "core/op.h"
 #include "core/parallel.h"
 #include "core/random.h"
-#include "core/tape.h"
 #include "files.h"
 #include "json.h"
 #include "models/registry.h"
@@ -82,8 +82,9 @@ class Poison : public nn::Module {
     if (!in_backward_) {
       return mul(x, infinity);
     }
-    return record("poisoned", {x}, mul(x.detach(), 1), {},
-                  [=](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, infinity)}; });
+    return Op("poisoned").record({x}, mul(x.detach(), 1), {}, [=](const Tensor& dy, const BackwardContext&) -> Tensors {
+      return {mul(dy, infinity)};
+    });
   }
   bool armed = false;
 

@@ -1,5 +1,6 @@
 // Norms that throw what is no std::exception, also in their backward pass, a text of 10,000 letters, or end the
 // program.
+#include "core/op.h"
 #include "nn/norm/factory.h"
 #include "nn/plugin.h"
 #include "ops/pointwise/pointwise.h"
@@ -21,8 +22,8 @@ class Odd final : public nn::Module {
       throw 42;
     }
     if (what_ == 'b') {
-      return record("odd", {x}, x * 2.0, {},
-                    [](const Tensor& /*dy*/, const BackwardContext& /*context*/) -> Tensors { throw 42; });
+      return Op("odd").record({x}, x * 2.0, {},
+                              [](const Tensor& /*dy*/, const BackwardContext& /*context*/) -> Tensors { throw 42; });
     }
     if (what_ == 't') {
       throw std::runtime_error(std::string(10'000, 'x'));
