@@ -78,8 +78,8 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 
 /// The mask as numbers to add, in `dtype`: 0 or -infinity for a bool mask. Off the tape unless the mask is floating.
 Tensor added_mask(const Tensor& mask, DType dtype) {
-  if (!mask.defined() || mask.dtype() != DType::boolean) {
-    return mask.defined() ? to(mask, dtype) : mask;
+  if (mask.dtype() != DType::boolean) {
+    return to(mask, dtype);
   }
   const TensorOptions options{.dtype = dtype, .device = mask.device()};
   return where(mask, zeros({}, options), full({}, -kInfinity, options));
@@ -182,7 +182,8 @@ class AttentionTiles {
     row_ = (keys_ + kLine - 1) / kLine * kLine;
     const kernels::AttentionKernels& own = kernels::attention_kernels.table(kOp, device_);
     const int64_t rows = std::max<int64_t>(own.tile_bytes() / (row_ * element_bytes()), 1);
-    if (own.batched && batch_stride(q_) * batch_stride(k_) * batch_stride(v_) != 0) {
+    const bool repeats = batch_stride(q_) == 0 || batch_stride(k_) == 0 || batch_stride(v_) == 0;
+    if (own.batched && !repeats) {
       batch_ = std::clamp<int64_t>(rows / std::min(kRows, queries_), 1, along_images_ ? images_ : heads_);
     }
     rows_ = std::clamp<int64_t>(rows / batch_, std::min(kFewRows, queries_), queries_);

@@ -262,8 +262,8 @@ class Maker:
         v = self.pick(lambda y: y.dim() == 4 and y.shape[:3] == (*x.shape[:2], keys) and y.dtype == x.dtype)
         sizes = (*x.shape[:3], keys)
         mask = self.pick(lambda y: 2 <= y.dim() <= 4 and y.dtype == x.dtype
-                         and all(a in (1, b) for a, b in zip(reversed(y.shape), reversed(sizes)))
-                         and rng.random() < 0.7)
+                         and all(a in (1, b) for a, b in zip(reversed(y.shape), reversed(sizes))))
+        mask = mask if rng.random() < 0.5 else None
         return self.add("scaled_dot_product_attention", q, k, v, mask, scale=rng.choice([0.3, 1.0, -0.7]),
                         causal=mask is None and rng.random() < 0.4)
 
