@@ -218,8 +218,10 @@ TEST_CASE("attention: finite differences") {
   };
   check_gradients("attention", with({}), qkv, /* twice= */ true);
   check_gradients("causal", with({.scale = -0.8, .causal = true}), qkv, true);
-  check_gradients("bool mask", with({.mask = sees({1, 2, 3, 4}, 6)}), qkv, true);
-  check_gradients("mask of rows", with({.mask = sees({3, 1}, 6)}), qkv, true);
+  for (const Sizes& sizes : {Sizes{1, 2, 3, 4}, Sizes{3, 1}}) {
+    const Tensor mask = to_device(sees(sizes, 6), default_device());
+    check_gradients("bool mask " + to_string(sizes), with({.mask = mask}), qkv, true);
+  }
   Tensors with_mask = qkv;
   with_mask.push_back(random_tensor({1, 2, 3, 4}, 4));
   check_gradients("mask", with({.scale = 1.3}), with_mask, true);
@@ -473,9 +475,12 @@ TEST_CASE("attention: autocast computes in 16 bits, and a mask follows") {
 }
 
 TEST_CASE("attention: errors") {
-  const Tensor q = zeros({2, 3, 4, 5});
-  const Tensor k = zeros({2, 3, 6, 5});
-  const Tensor v = zeros({2, 3, 6, 7});
+  const auto of = [](const Sizes& sizes, DType dtype = DType::float32) {
+    return zeros(sizes, {.dtype = dtype, .device = kCpu});
+  };
+  const Tensor q = of({2, 3, 4, 5});
+  const Tensor k = of({2, 3, 6, 5});
+  const Tensor v = of({2, 3, 6, 7});
   const auto error = [&](const Tensor& a, const Tensor& b, const Tensor& c, const AttentionOptions& options = {}) {
     return error_of([&] { scaled_dot_product_attention(a, b, c, options); });
   };
@@ -487,25 +492,24 @@ TEST_CASE("attention: errors") {
   CHECK(error(select(q, 0, 0), k, v) == op + "q: expected rank 4, got rank 3 (sizes [3, 4, 5])");
   CHECK(error(q, select(k, 0, 0), v) == op + "k: expected rank 4, got rank 3 (sizes [3, 6, 5])");
   CHECK(error(q, k, select(v, 0, 0)) == op + "v: expected rank 4, got rank 3 (sizes [3, 6, 7])");
-  CHECK(error(zeros({2, 3, 4, 5}, {.dtype = DType::int64}), k, v) == op + "q: expected a floating dtype, got int64");
-  CHECK(error(q, zeros({2, 3, 6, 5}, {.dtype = DType::float64}), v) == op + "k: expected dtype float32, got float64");
-  CHECK(error(q, k, zeros({2, 3, 6, 7}, {.dtype = DType::float16})) == op + "v: expected dtype float32, got float16");
-  CHECK(error(zeros({2, 3, 4, 0}), zeros({2, 3, 6, 0}), v) ==
+  CHECK(error(of({2, 3, 4, 5}, DType::int64), k, v) == op + "q: expected a floating dtype, got int64");
+  CHECK(error(q, of({2, 3, 6, 5}, DType::float64), v) == op + "k: expected dtype float32, got float64");
+  CHECK(error(q, k, of({2, 3, 6, 7}, DType::float16)) == op + "v: expected dtype float32, got float16");
+  CHECK(error(of({2, 3, 4, 0}), of({2, 3, 6, 0}), v) ==
         op + "q: expected at least one feature, got sizes [2, 3, 4, 0]");
-  CHECK(error(q, zeros({1, 3, 6, 5}), v) == op + "k: expected sizes [2, 3, 6, 5], got [1, 3, 6, 5]");
-  CHECK(error(q, zeros({2, 2, 6, 5}), v) == op + "k: expected sizes [2, 3, 6, 5], got [2, 2, 6, 5]");
-  CHECK(error(q, zeros({2, 3, 6, 4}), v) == op + "k: expected sizes [2, 3, 6, 5], got [2, 3, 6, 4]");
-  CHECK(error(q, k, zeros({2, 3, 5, 7})) == op + "v: expected sizes [2, 3, 6, 7], got [2, 3, 5, 7]");
-  CHECK(error(q, k, zeros({2, 4, 6, 7})) == op + "v: expected sizes [2, 3, 6, 7], got [2, 4, 6, 7]");
+  CHECK(error(q, of({1, 3, 6, 5}), v) == op + "k: expected sizes [2, 3, 6, 5], got [1, 3, 6, 5]");
+  CHECK(error(q, of({2, 2, 6, 5}), v) == op + "k: expected sizes [2, 3, 6, 5], got [2, 2, 6, 5]");
+  CHECK(error(q, of({2, 3, 6, 4}), v) == op + "k: expected sizes [2, 3, 6, 5], got [2, 3, 6, 4]");
+  CHECK(error(q, k, of({2, 3, 5, 7})) == op + "v: expected sizes [2, 3, 6, 7], got [2, 3, 5, 7]");
+  CHECK(error(q, k, of({2, 4, 6, 7})) == op + "v: expected sizes [2, 3, 6, 7], got [2, 4, 6, 7]");
   CHECK(error(q, k, v, {.scale = kInfinity}) == op + "scale: expected a finite number, got inf");
   CHECK(error(q, k, v, {.scale = NAN}) == op + "scale: expected a finite number, got nan");
-  CHECK(error(q, k, v, {.mask = zeros({4, 5})}) ==
-        op + "mask: expected sizes that broadcast to [2, 3, 4, 6], got [4, 5]");
-  CHECK(error(q, k, v, {.mask = zeros({1, 2, 3, 4, 6})}) ==
+  CHECK(error(q, k, v, {.mask = of({4, 5})}) == op + "mask: expected sizes that broadcast to [2, 3, 4, 6], got [4, 5]");
+  CHECK(error(q, k, v, {.mask = of({1, 2, 3, 4, 6})}) ==
         op + "mask: expected sizes that broadcast to [2, 3, 4, 6], got [1, 2, 3, 4, 6]");
-  CHECK(error(q, k, v, {.mask = zeros({4, 6}, {.dtype = DType::float64})}) ==
+  CHECK(error(q, k, v, {.mask = of({4, 6}, DType::float64)}) ==
         op + "mask: expected dtype bool or float32, got float64");
-  CHECK(error(q, k, v, {.causal = true, .mask = zeros({4, 6})}) ==
+  CHECK(error(q, k, v, {.causal = true, .mask = of({4, 6})}) ==
         op + "mask: expected none with causal, got sizes [4, 6]");
   for (const Device device : cuda_devices()) {
     const std::string place = to_string(device);
