@@ -1,7 +1,10 @@
 #include "base/error.h"
+#include "core/factory.h"
 #include "export/lower_onnx.h"
 
 #include <fmt/format.h>
+
+#include <limits>
 
 namespace norma::exporter {
 
@@ -80,6 +83,40 @@ std::string softmax(Graph& graph, const Op& op) {
                    {{"axis", op.integer("axis")}});
 }
 
+/// softmax(scale · q kᵀ + mask) v
+std::string attention(Graph& graph, const Op& op) {
+  const Tensor& q = op.x();
+  const Tensor& k = op.traced.inputs.at(1);
+  const Tensor& mask = op.traced.inputs.at(3);
+  const auto number = [&](double value) { return graph.number(value, q.dtype()); };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::string turned = graph.add("Transpose", {graph.value(k)}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  std::string scores = graph.add("MatMul", {graph.add("Mul", {graph.value(q), number(op.real("scale"))}), turned}, {},
+                                 "scaled_dot_product_attention, of which opset 23 has an op");
+  if (op.integer("causal") != 0) {
+    std::vector<double> added;
+    for (int64_t i = 0; i < q.size(2); ++i) {
+      for (int64_t j = 0; j < k.size(2); ++j) {
+        added.push_back(j <= i ? 0 : -infinity);
+      }
+    }
+    scores = graph.add("Add", {scores, graph.value(from_vector<double>(added, {q.size(2), k.size(2)},
+                                                                       {.dtype = q.dtype(), .device = kCpu}))});
+  }
+  if (!mask.defined()) {
+    return graph.add("MatMul",
+                     {graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}}), graph.value(op.traced.inputs.at(2))});
+  }
+  scores = mask.dtype() == DType::boolean ? graph.add("Where", {graph.value(mask), scores, number(-infinity)})
+                                          : graph.add("Add", {scores, graph.value(mask)});
+  // Softmax makes NaN of a row without any key, which is to become zeros.
+  const std::string hidden = graph.add("Equal", {scores, number(-infinity)});
+  const double lowest = static_cast<double>(std::numeric_limits<float>::lowest());
+  const std::string p =
+      graph.add("Softmax", {graph.add("Where", {hidden, number(lowest), scores})}, {{"axis", int64_t{-1}}});
+  return graph.add("MatMul", {graph.add("Where", {hidden, number(0), p}), graph.value(op.traced.inputs.at(2))});
+}
+
 }  // namespace
 
 void add_convolutions(Lowerings& to) {
@@ -91,6 +128,7 @@ void add_convolutions(Lowerings& to) {
   to["max_pool2d"] = max_pool2d;
   to["avg_pool2d"] = avg_pool2d;
   to["adaptive_avg_pool2d"] = adaptive_avg_pool2d;
+  to["scaled_dot_product_attention"] = attention;
   to["softmax"] = softmax;
   to["log_softmax"] = softmax;
 }

@@ -6,6 +6,8 @@
 #include "files.h"
 #include "nn/norm/convert.h"
 #include "nn/sequential.h"
+#include "ops/attention/attention.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -292,6 +294,15 @@ TEST_CASE("onnx: an empty slice with steps does not end behind the last element"
   FAIL("there is no slice");
 }
 
+TEST_CASE("onnx: attention is products and a softmax") {
+  for (const int64_t opset : {18, 21}) {
+    Function causal([](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.causal = true}); });
+    CHECK(types_of(exported(causal, images(), {.opset = opset})) ==
+          std::map<std::string, int>{
+              {"Add", 1}, {"Identity", 1}, {"MatMul", 2}, {"Mul", 1}, {"Softmax", 1}, {"Transpose", 1}});
+  }
+}
+
 TEST_CASE("onnx: what cannot be written is refused with the reason") {
   CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 21, got 17");
   CHECK(refusal([](const Tensor& x) { return x; }, {.data_file = "folder/x.data"}) ==
@@ -395,6 +406,28 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
         "convnext_atto", {.num_classes = 7, .norm_policy = nn::parse_norm_policy(line, "policy.toml")});
     test::stir(*network, {2, 3, 64, 64});
     write(fmt::format("convnext_atto, {}", placement), *network, images(2, 64), 18);
+  }
+  std::vector<bool> sees(24 * 24);
+  for (size_t i = 0; i < sees.size(); ++i) {
+    sees[i] = i % 3 != 0 && i / 24 != 5;  // query 5 sees no key
+  }
+  const Tensor visible = from_vector<bool>(sees, {24, 24}, {.dtype = DType::boolean, .device = kCpu});
+  const Tensor added = randn({3, 24, 24}, {.device = kCpu});
+  for (const auto& [name, options] :
+       std::map<std::string, AttentionOptions>{{"attention", {}},
+                                               {"causal attention", {.scale = 0.4, .causal = true}},
+                                               {"attention, bool mask", {.mask = visible}},
+                                               {"attention, mask", {.mask = added}}}) {
+    Function network([options = options](const Tensor& x) {
+      const AttentionOptions wide{.scale = options.scale,
+                                  .causal = options.causal,
+                                  .mask = options.mask.defined() && options.mask.dtype() == DType::float32
+                                              ? to(options.mask, x.dtype())
+                                              : options.mask};
+      return scaled_dot_product_attention(x, mul(x, -0.5), add(x, 1), wide);
+    });
+    write(name, network, images(), 18);
+    write(name, network, images(3), 21);
   }
   std::ofstream(folder / "list.json") << list;
   CHECK(list.size() >= 40);
