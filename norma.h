@@ -17,6 +17,7 @@
 #include "core/tensor.h"
 #include "core/version.h"
 
+#include "ops/attention/attention.h"
 #include "ops/conv/conv.h"
 #include "ops/image/normalize.h"
 #include "ops/loss/loss.h"

@@ -30,7 +30,7 @@ std::string_view to_string(CastRule rule);
 CastRule cast_rule_from_string(std::string_view name);
 
 /// A rule for every op that calculates. (Ops that only move elements keep their dtype.) By default
-///   lower:    conv2d, linear, matmul;
+///   lower:    conv2d, linear, matmul, scaled_dot_product_attention;
 ///   float32:  softmax, log_softmax, cross_entropy;
 ///   keep:     all others: norms (whose statistics and parameters are float32 in any case), pointwise functions,
 ///             pooling, reductions.

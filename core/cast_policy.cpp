@@ -25,6 +25,7 @@ constexpr auto kKeep = CastRule::keep;
 constexpr std::array kDefaults{
     // Products: nearly all of the arithmetic.
     Entry{"conv2d", kLower}, Entry{"linear", kLower}, Entry{"matmul", kLower},
+    Entry{"scaled_dot_product_attention", kLower},
     // Exponentials of differences, and terms that are averaged into a loss.
     Entry{"softmax", kFloat32}, Entry{"log_softmax", kFloat32}, Entry{"cross_entropy", kFloat32},
     // Norms compute in float32 whatever their input is.

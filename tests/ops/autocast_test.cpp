@@ -1,5 +1,6 @@
 #include "core/autocast.h"
 
+#include "ops/attention/attention.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
 #include "ops/map_norm/norms.h"
@@ -40,6 +41,7 @@ std::map<std::string, Tensor> results_of_all_ops(const Tensor& x) {
   y["conv2d"] = conv2d(x, zeros({3, 4, 3, 3}));
   y["linear"] = linear(rows, zeros({7, 5}), zeros({7}));
   y["matmul"] = matmul(rows, zeros({5, 2}));
+  y["scaled_dot_product_attention"] = scaled_dot_product_attention(x, x, x);
   y["softmax"] = softmax(rows, 1);
   y["log_softmax"] = log_softmax(rows, 1);
   y["cross_entropy"] = cross_entropy(rows, labels);
