@@ -18,17 +18,6 @@ using nn::make_norm;
 using nn::NormPlacement;
 using ModulePointer = std::shared_ptr<nn::Module>;
 
-// The name of a block's norm; peri has norm_out, too. Each placement has a name of its own, so that no network reads
-// weights that were trained under another one.
-std::string norm_name(NormPlacement placement) {
-  switch (placement) {
-    case NormPlacement::pre: return "norm_pre";
-    case NormPlacement::post: return "norm_post";
-    case NormPlacement::peri: return "norm_in";
-    default: return "norm";
-  }
-}
-
 constexpr double kInitDeviation = 0.02;
 
 // The settings that all parts of one network share.
@@ -70,7 +59,7 @@ class ConvNextBlock : public nn::Module {
     }
     conv_dw_ =
         register_module("conv_dw", convolution(channels, channels, 7, {.padding = 3, .groups = channels}, build));
-    norm_ = register_slot(norm_name(placement_), make_norm(build.norm, channels));
+    norm_ = register_slot(convnext_norm_name(placement_), make_norm(build.norm, channels));
     mlp_ = register_module("mlp", std::make_shared<Mlp>(channels, build.mlp()));
     if (placement_ == NormPlacement::peri) {
       norm_out_ = register_slot("norm_out", make_norm(build.norm, channels));
@@ -146,6 +135,15 @@ class Head : public nn::Module {
 
 }  // namespace
 
+std::string convnext_norm_name(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::pre: return "norm_pre";
+    case NormPlacement::post: return "norm_post";
+    case NormPlacement::peri: return "norm_in";
+    default: return "norm";
+  }
+}
+
 ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options) : name_(name) {
   check(!options.small_stem, "model", "small_stem: {} has no such stem; patch_size makes its stem fit small images",
         name);
@@ -193,18 +191,6 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
 
 Tensor ConvNeXt::forward(const Tensor& x) {
   return (*head_)((*stages_)((*stem_)(x)));
-}
-
-std::optional<NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors) {
-  for (const NormPlacement placement : nn::kNormPlacements) {
-    const std::string part = fmt::format(".{}.", norm_name(placement));
-    if (std::ranges::any_of(tensors, [&](const auto& tensor) {
-          return tensor.first.starts_with("stages.") && tensor.first.find(part) != std::string::npos;
-        })) {
-      return placement;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace norma::models

@@ -17,8 +17,8 @@ namespace norma::models {
 namespace {
 
 /// True iff an mlp computes x in channels_last and turns its result back. For contiguous images cuDNN transposes x and
-/// the result of each 1x1 convolution, in forward and in both gradients. With the two convolutions of an mlp, that makes
-/// 60 passes over x. Turning x and the result takes 8.
+/// the result of each 1x1 convolution, in forward and in both gradients. With the two convolutions of an mlp, that
+/// makes 60 passes over x. Turning x and the result takes 8.
 bool is_turned(const Tensor& x) {
   return conv2d_transposes_contiguous(x.device()) && !x.is_contiguous(MemoryFormat::channels_last);
 }

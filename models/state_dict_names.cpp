@@ -62,11 +62,33 @@ std::vector<Row> make_rows() {
       }
     }
   }
+  for (const auto& [torchvision, timm] : {std::pair("ln_1", "norm1"),
+                                          {"self_attention.in_proj_weight", "attn.qkv.weight"},
+                                          {"self_attention.in_proj_bias", "attn.qkv.bias"},
+                                          {"self_attention.out_proj", "attn.proj"},
+                                          {"ln_2", "norm2"},
+                                          {"mlp.0", "mlp.fc1"},
+                                          {"mlp.3", "mlp.fc2"},
+                                          {"mlp.linear_1", "mlp.fc1"},
+                                          {"mlp.linear_2", "mlp.fc2"}}) {
+    rows.push_back(
+        {fmt::format("encoder.layers.encoder_layer_#.{}", torchvision), fmt::format("blocks.#.{}", timm), "", ""});
+  }
+  for (const char* const timm_only : {"norm1_post", "norm1_in", "norm1_out", "norm2_post", "norm2_in", "norm2_out",
+                                      "attn.q_norm", "attn.k_norm", "ls1", "ls2"}) {
+    rows.push_back({"", fmt::format("blocks.#.{}", timm_only), "", ""});
+  }
   rows.insert(rows.end(), {{"conv1", "conv1", "", "embedder.embedder.convolution"},
                            {"bn1", "bn1", "", "embedder.embedder.normalization"},
                            {"fc", "fc", "", "classifier.1"},
                            {"classifier.0", "head.norm", "norm", "layernorm"},
-                           {"classifier.2", "head.fc", "head", "classifier"}});
+                           {"classifier.2", "head.fc", "head", "classifier"},
+                           {"class_token", "cls_token", "", ""},
+                           {"encoder.pos_embedding", "pos_embed", "", ""},
+                           {"conv_proj", "patch_embed.proj", "", ""},
+                           {"encoder.ln", "norm", "", ""},
+                           {"", "fc_norm", "", ""},
+                           {"heads.head", "head", "", ""}});
   return rows;
 }
 
@@ -189,7 +211,7 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
         names[i] = std::move(own);
         ++known;
       }
-      if (names[i].starts_with("stages.") || names[i].starts_with("layer")) {
+      if (names[i].starts_with("stages.") || names[i].starts_with("layer") || names[i].starts_with("blocks.")) {
         blocks.emplace_back(names[i], tensors[behind.places[i]].second);
       }
     }
@@ -280,7 +302,8 @@ std::vector<std::string> possible_prefixes(const nn::NamedTensors& tensors) {
   for (const auto& [name, x] : tensors) {
     for (const std::string_view first :
          {"conv1.weight", "stem.0.weight", "features.0.0.weight", "downsample_layers.0.0.weight",
-          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight"}) {
+          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight", "patch_embed.proj.weight",
+          "conv_proj.weight"}) {
       if (name.ends_with(first)) {
         std::string prefix = name.substr(0, name.size() - first.size());
         for (const std::string_view base : kBases) {  // the classifier stands beside it

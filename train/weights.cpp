@@ -6,7 +6,6 @@
 #include "core/copy.h"
 #include "core/dtype.h"
 #include "core/tape.h"
-#include "models/convnext.h"
 #include "models/parameter_depths.h"
 #include "models/registry.h"
 #include "nn/norm/norm.h"
@@ -239,7 +238,7 @@ std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& reci
                                          const std::function<void(const std::string&)>& say) {
   const LoadedWeights given = load_weights(file, options);
   const std::string network = models::recognize_model(given.tensors);
-  check(network == recipe.model || !models::is_built_in(recipe.model), kOp,
+  check(network == models::network_of(recipe.model) || !models::is_built_in(recipe.model), kOp,
         "{}: expected those of this {}, got a file {}, with the tensors {}", file.string(), recipe.model,
         origin_of(given), excerpt_list(given.in_file));
   for (const auto& [name, x] : given.tensors) {
