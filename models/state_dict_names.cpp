@@ -215,8 +215,12 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
         blocks.emplace_back(names[i], tensors[behind.places[i]].second);
       }
     }
-    // "head.weight" alone may be of any network.
-    const bool telling = dialect == Dialect::timm || dialect == Dialect::torchvision || !blocks.empty();
+    // "head.weight" and "norm.weight" alone may be of any network.
+    const bool ends_alone = std::ranges::all_of(behind.names, [](const std::string& name) {
+      return name == "head.weight" || name == "head.bias" || name.starts_with("norm.");
+    });
+    const bool of_two = (dialect == Dialect::timm || dialect == Dialect::torchvision) && !ends_alone;
+    const bool telling = of_two || !blocks.empty();
     if ((known > 0 && known == names.size() && telling) || !recognize_model(blocks).empty()) {
       // Names of ResNets are torchvision's, too, and more people know them as those.
       const bool is_resnet = std::ranges::any_of(
