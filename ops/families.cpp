@@ -1,3 +1,4 @@
+#include "ops/attention/kernels.h"
 #include "ops/conv/kernels.h"
 #include "ops/image/kernels.h"
 #include "ops/loss/kernels.h"
@@ -15,6 +16,8 @@
 
 namespace norma::kernels {
 
+constinit const ByDevice<AttentionKernels> attention_kernels{
+    .cpu = &attention_cpu, .cuda = NORMA_IN_CUDA(attention_cuda), .emulated = NORMA_IN_EMULATED(attention_emulated)};
 constinit const ByDevice<ConvKernels> conv_kernels{
     .cpu = &conv_cpu, .cuda = NORMA_IN_CUDA(conv_cuda), .emulated = NORMA_IN_EMULATED(conv_emulated)};
 constinit const ByDevice<ImageKernels> image_kernels{

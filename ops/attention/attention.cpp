@@ -3,15 +3,26 @@
 #include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/kernels.h"
+#include "core/op_profile.h"
+#include "core/strided_loop.h"
 #include "core/tape.h"
+#include "core/trace.h"
+#include "ops/attention/kernels.h"
+#include "ops/attention/reference.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/product.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
+#include <string>
 #include <string_view>
 
 namespace norma {
@@ -44,7 +55,8 @@ void check_mask(const Tensor& mask, const Tensor& q, const Tensor& k) {
   check(fits, kOp, "mask: expected sizes that broadcast to {}, got {}", to_string(target), to_string(mask.sizes()));
 }
 
-void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                     const AttentionOptions& options) {
   check_rank(kOp, "q", q, 4);
   check_rank(kOp, "k", k, 4);
   check_rank(kOp, "v", v, 4);
@@ -58,31 +70,370 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const At
   check_sizes(kOp, "v", v, {q.size(0), q.size(1), k.size(2), v.size(3)});
   check(!options.scale || std::isfinite(*options.scale), kOp, "scale: expected a finite number, got {}",
         options.scale.value_or(0));
-  if (options.mask.defined()) {
-    check(!options.causal, kOp, "mask: expected none with causal, got sizes {}", to_string(options.mask.sizes()));
-    check_mask(options.mask, q, k);
+  if (mask.defined()) {
+    check(!options.causal, kOp, "mask: expected none with causal, got sizes {}", to_string(mask.sizes()));
+    check_mask(mask, q, k);
   }
 }
 
-/// Attention in differentiable ops, in the dtype of q: the formula, and the second derivatives.
+/// The mask as numbers to add, in `dtype`: 0 or -infinity for a bool mask. Off the tape unless the mask is floating.
+Tensor added_mask(const Tensor& mask, DType dtype) {
+  if (!mask.defined() || mask.dtype() != DType::boolean) {
+    return mask.defined() ? to(mask, dtype) : mask;
+  }
+  const TensorOptions options{.dtype = dtype, .device = mask.device()};
+  return where(mask, zeros({}, options), full({}, -kInfinity, options));
+}
+
+/// Attention in differentiable ops, for second derivatives.
 Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool causal, double scale) {
-  Tensor scores = matmul(mul(q, scale), transpose(k, -2, -1));
-  Tensor seen;
-  if (causal || (mask.defined() && mask.dtype() == DType::boolean)) {
-    seen = causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask;
-  } else if (mask.defined()) {
-    scores = add(scores, mask);
-    seen = not_equal(scores.detach(), -kInfinity);
+  const DType wide = compute_dtype(q.dtype());
+  Tensor scores = matmul(mul(to(q, wide), scale), to(transpose(k, -2, -1), wide));
+  Tensor p;
+  if (causal || mask.defined()) {
+    scores = add(scores, added_mask(causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask, wide));
+    // The lowest finite number in place of -infinity: a row that sees no key gets finite probabilities, which become 0.
+    const TensorOptions options{.dtype = wide, .device = q.device()};
+    const double lowest = wide == DType::float64 ? std::numeric_limits<double>::lowest()
+                                                 : static_cast<double>(std::numeric_limits<float>::lowest());
+    const Tensor seen = not_equal(scores.detach(), -kInfinity);
+    p = where(seen, softmax(where(seen, scores, full({}, lowest, options)), -1), zeros({}, options));
+  } else {
+    p = softmax(scores, -1);
   }
-  if (!seen.defined()) {
-    return matmul(softmax(scores, -1), v);
+  return to(matmul(p, to(v, wide)), q.dtype());
+}
+
+// --- by tiles -------------------------------------------------------------------------------------------------------
+
+/// Uninitialized memory in the order (N, L, heads, features) as a tensor (N, heads, L, features).
+Tensor empty_tokens(const Sizes& sizes, const TensorOptions& options) {
+  const int64_t token = sizes[1] * sizes[3];
+  return empty_strided(sizes, {sizes[2] * token, sizes[3], token, 1}, options);
+}
+
+/// x in `dtype`. The conversion is a part of this op, so that no profile shows a copy.
+Tensor widened(const Tensor& x, DType dtype) {
+  if (x.dtype() == dtype) {
+    return x;
   }
-  // The lowest finite number in place of -infinity: a row without any key gets finite probabilities, which become 0.
-  const double lowest = q.dtype() == DType::float64 ? std::numeric_limits<double>::lowest()
-                                                    : static_cast<double>(std::numeric_limits<float>::lowest());
-  const Tensor unseen = full({}, lowest, {.dtype = q.dtype(), .device = q.device()});
-  const Tensor p = softmax(where(seen, scores, unseen), -1);
-  return matmul(where(seen, p, zeros({}, {.dtype = q.dtype(), .device = q.device()})), v);
+  const Tensor wide = empty(x.sizes(), {.dtype = dtype, .device = x.device()});
+  if (wide.numel() > 0) {
+    kernels::tensor_kernels.at(kOp, x.device())
+        ->copy(make_strided_loop<2>(x.sizes(), {wide.strides(), x.strides()}), dtype, wide.device_pointer(), x.dtype(),
+               x.device_pointer());
+  }
+  return wide;
+}
+
+/// A tensor (N, heads, rows, columns) by its strides, in elements.
+struct Operand {
+  Tensor tensor;
+  int64_t image = 0, head = 0, row = 0, column = 0;
+
+  /// q, k, v or dy in `dtype`: copied if libraries cannot read it as it lies.
+  static Operand of(const Tensor& x, DType dtype) {
+    const MatrixView view = matrix_view(widened(x, dtype));
+    return {view.tensor, view.tensor.stride(0), view.tensor.stride(1), view.row, view.column};
+  }
+  /// A tensor whose last axis is innermost, or none.
+  static Operand plain(const Tensor& x) {
+    return x.defined() ? Operand{x, x.stride(0), x.stride(1), x.stride(2), 1} : Operand{};
+  }
+};
+
+/// A matrix for each head of a task.
+struct Matrices {
+  void* memory;
+  int64_t batch, row, column;  ///< strides; `batch` from head to head
+
+  [[nodiscard]] Matrices transposed() const { return {memory, batch, column, row}; }
+};
+
+/// Attention as tiles of scores: some queries and all keys of one head, or of several heads where a library multiplies
+/// many matrices in one call. The shape alone decides the tiles, and with them the bits.
+class Tiles {
+ public:
+  Tiles(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& stats, bool causal,
+        double scale)
+      : device_(q.device()),
+        dtype_(compute_dtype(q.dtype())),
+        images_(q.size(0)),
+        heads_(q.size(1)),
+        queries_(q.size(2)),
+        keys_(k.size(2)),
+        features_(q.size(3)),
+        values_(v.size(3)),
+        causal_(causal),
+        scale_(scale),
+        q_(Operand::of(q, dtype_)),
+        k_(Operand::of(k, dtype_)),
+        v_(Operand::of(v, dtype_)),
+        mask_(Operand::plain(mask_rows(mask))),
+        stats_(Operand::plain(stats)),
+        along_images_(images_ > heads_) {
+    constexpr int64_t kLine = 16;     // elements of a cache line of float32
+    constexpr int64_t kRows = 64;     // of a head, before a tile gets another head
+    constexpr int64_t kTasks = 16;    // keep the threads busy
+    constexpr int64_t kFewRows = 32;  // a library packs the keys for each tile
+    row_ = (keys_ + kLine - 1) / kLine * kLine;
+    const kernels::AttentionKernels& own = kernels::attention_kernels.table(kOp, device_);
+    const int64_t rows = std::max<int64_t>(own.tile_bytes() / (row_ * element_bytes()), 1);
+    if (own.batched && batch_stride(q_) * batch_stride(k_) * batch_stride(v_) != 0) {
+      batch_ = std::clamp<int64_t>(rows / std::min(kRows, queries_), 1, along_images_ ? images_ : heads_);
+    }
+    rows_ = std::clamp<int64_t>(rows / batch_, std::min(kFewRows, queries_), queries_);
+    if (!own.batched) {
+      const int64_t parts = (kTasks + images_ * heads_ - 1) / (images_ * heads_);
+      rows_ = std::min(rows_, std::max((queries_ + parts - 1) / parts, kFewRows));
+    }
+  }
+
+  void forward(const Tensor& y) const {
+    const Operand out = Operand::plain(y);
+    const int64_t parts = (queries_ + rows_ - 1) / rows_;
+    for_each_task(groups() * parts, rows_ * batch_ * row_, [&](int64_t number, std::byte* scratch) {
+      const Task task = task_of(number / parts, number % parts);
+      const Matrices scores = scores_in(scratch, task);
+      multiply(task, task.rows, task.keys, features_, of_queries(task, q_), of_keys(task, k_).transposed(), scores);
+      kernels::attention_kernels.at(kOp, device_)->softmax(tile_of(task), scores.memory);
+      multiply(task, task.rows, values_, task.keys, scores, of_keys(task, v_), of_queries(task, out));
+    });
+  }
+
+  /// Gradients that are undefined are not computed. dmask has no gaps.
+  void backward(const Tensor& dy, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dmask) const {
+    const Operand of_y = Operand::of(dy, dtype_);
+    const Operand to_q = Operand::plain(dq);
+    const Operand to_k = Operand::plain(dk);
+    const Operand to_v = Operand::plain(dv);
+    const Operand to_mask = Operand::plain(dmask);
+    for (const Tensor& x : {dk, dv}) {
+      if (x.defined() && causal_ && queries_ < keys_) {
+        zero_(x);  // no query sees the last keys
+      }
+    }
+    const int64_t tile = rows_ * batch_ * row_;
+    const int64_t parts = (queries_ + rows_ - 1) / rows_;
+    const int64_t sums = parts == 1 ? 0 : batch_ * keys_ * std::max(features_, values_);
+    for_each_task(groups(), 2 * tile + sums, [&](int64_t group, std::byte* scratch) {
+      std::byte* const sum = scratch + 2 * tile * element_bytes();
+      for (int64_t part = parts - 1; part >= 0; --part) {  // the last queries see the most keys
+        const Task task = task_of(group, part);
+        const Matrices p = scores_in(scratch, task);
+        const Matrices dz = scores_in(scratch + tile * element_bytes(), task);
+        const Matrices dy_rows = of_queries(task, of_y);
+        const Matrices q_rows = of_queries(task, q_);
+        multiply(task, task.rows, task.keys, features_, q_rows, of_keys(task, k_).transposed(), p);
+        multiply(task, task.rows, task.keys, values_, dy_rows, of_keys(task, v_).transposed(), dz);
+        const Matrices mask_rows = of_queries(task, to_mask);
+        kernels::attention_kernels.at(kOp, device_)
+            ->softmax_backward(tile_of(task), p.memory, dz.memory, mask_rows.memory, mask_rows.batch);
+        if (dq.defined()) {
+          multiply(task, task.rows, features_, task.keys, dz, of_keys(task, k_), of_queries(task, to_q));
+        }
+        if (dk.defined()) {
+          add_product(task, features_, dz.transposed(), q_rows, of_keys(task, to_k), part + 1 < parts ? sum : nullptr);
+        }
+        if (dv.defined()) {
+          add_product(task, values_, p.transposed(), dy_rows, of_keys(task, to_v), part + 1 < parts ? sum : nullptr);
+        }
+      }
+    });
+  }
+
+ private:
+  /// `rows` queries of `count` heads, which see `keys` keys.
+  struct Task {
+    int64_t image, head, count;
+    int64_t first, rows, keys;
+  };
+
+  [[nodiscard]] int64_t element_bytes() const { return static_cast<int64_t>(size_of(dtype_)); }
+
+  /// The mask's numbers as (N, heads, L, S), with adjacent keys; undefined if there is none.
+  [[nodiscard]] Tensor mask_rows(const Tensor& mask) const {
+    if (!mask.defined()) {
+      return {};
+    }
+    Tensor rows = mask.dtype() == DType::boolean ? added_mask(mask, dtype_) : widened(mask.detach(), dtype_);
+    while (rows.rank() < 4) {
+      rows = unsqueeze(rows, 0);
+    }
+    if (rows.size(3) != keys_ || (rows.stride(3) != 1 && keys_ > 1)) {
+      rows = copy_of(expand(rows, {rows.size(0), rows.size(1), rows.size(2), keys_}), MemoryFormat::contiguous);
+    }
+    return expand(rows, {images_, heads_, queries_, keys_});
+  }
+
+  [[nodiscard]] int64_t batch_stride(const Operand& x) const { return along_images_ ? x.image : x.head; }
+
+  /// Heads that share their tasks are a group: `batch_` neighbours along the longer of the axes N and heads.
+  [[nodiscard]] int64_t groups_of_axis() const { return ((along_images_ ? images_ : heads_) + batch_ - 1) / batch_; }
+  [[nodiscard]] int64_t groups() const { return groups_of_axis() * (along_images_ ? heads_ : images_); }
+
+  [[nodiscard]] Task task_of(int64_t group, int64_t part) const {
+    const int64_t across = group / groups_of_axis();
+    const int64_t along = group % groups_of_axis() * batch_;
+    const int64_t first = part * rows_;
+    const int64_t end = std::min(first + rows_, queries_);
+    return {.image = along_images_ ? along : across,
+            .head = along_images_ ? across : along,
+            .count = std::min(batch_, (along_images_ ? images_ : heads_) - along),
+            .first = first,
+            .rows = end - first,
+            .keys = causal_ ? std::min(end, keys_) : keys_};
+  }
+
+  [[nodiscard]] Matrices of_keys(const Task& task, const Operand& x, int64_t row = 0) const {
+    if (!x.tensor.defined()) {
+      return {};
+    }
+    const int64_t offset = task.image * x.image + task.head * x.head + row * x.row;
+    return {static_cast<std::byte*>(x.tensor.device_pointer()) + offset * element_bytes(), batch_stride(x), x.row,
+            x.column};
+  }
+  [[nodiscard]] Matrices of_queries(const Task& task, const Operand& x) const { return of_keys(task, x, task.first); }
+  [[nodiscard]] Matrices scores_in(std::byte* scratch, const Task& task) const {
+    return {scratch, task.rows * row_, row_, 1};
+  }
+
+  [[nodiscard]] kernels::AttentionTile tile_of(const Task& task) const {
+    const Matrices mask = of_queries(task, mask_);
+    const Matrices stats = of_queries(task, stats_);
+    return {.dtype = dtype_,
+            .batch = task.count,
+            .rows = task.rows,
+            .keys = task.keys,
+            .row_stride = row_,
+            .first_query = task.first,
+            .scale = scale_,
+            .causal = causal_,
+            .mask = mask.memory,
+            .mask_batch = mask.batch,
+            .mask_row = mask.row,
+            .stats = stats.memory,
+            .stats_batch = stats.batch};
+  }
+
+  /// `scratch` elements for each task.
+  template <class F>
+  void for_each_task(int64_t tasks, int64_t scratch, F&& f) const {
+    kernels::attention_kernels.at(kOp, device_)
+        ->for_each_task(tasks, scratch * element_bytes(),
+                        [&](int64_t task, void* memory) { f(task, static_cast<std::byte*>(memory)); });
+  }
+
+  /// c (m, n) = a (m, k) b (k, n) for each head.
+  void multiply(const Task& task, int64_t m, int64_t n, int64_t k, const Matrices& a, const Matrices& b,
+                const Matrices& c) const {
+    const kernels::MatmulCase product{.dtype = dtype_,
+                                      .batch = task.count,
+                                      .m = m,
+                                      .n = n,
+                                      .k = k,
+                                      .a_batch = a.batch,
+                                      .a_row = a.row,
+                                      .a_column = a.column,
+                                      .b_batch = b.batch,
+                                      .b_row = b.row,
+                                      .b_column = b.column,
+                                      .c_batch = c.batch,
+                                      .c_row = c.row};
+    const auto library = kernels::matmul_kernels.at(kOp, device_);
+    library->choose(product).multiply(product, a.memory, b.memory, /* bias= */ nullptr, c.memory, /* keep= */ nullptr);
+  }
+
+  /// c (keys, n) += a (keys, rows) b (rows, n) through `sum`; without it, c = a b.
+  void add_product(const Task& task, int64_t n, const Matrices& a, const Matrices& b, const Matrices& c,
+                   std::byte* sum) const {
+    if (sum == nullptr) {
+      return multiply(task, task.keys, n, task.rows, a, b, c);
+    }
+    const Matrices part{sum, task.keys * n, n, 1};
+    multiply(task, task.keys, n, task.rows, a, b, part);
+    const Strides to = {c.batch, c.row, 1};
+    const auto loop = make_strided_loop<3>({task.count, task.keys, n}, {to, to, Strides{part.batch, part.row, 1}});
+    kernels::tensor_kernels.at(kOp, device_)->add(loop, dtype_, c.memory, c.memory, part.memory);
+  }
+
+  Device device_;
+  DType dtype_;
+  int64_t images_, heads_, queries_, keys_, features_, values_;
+  bool causal_;
+  double scale_;
+  Operand q_, k_, v_, mask_, stats_;
+  bool along_images_;
+  int64_t batch_ = 1;  ///< heads of a tile
+  int64_t rows_ = 1;   ///< queries of a tile
+  int64_t row_ = 1;    ///< from one row of scores to the next
+};
+
+/// The options as backward keeps them.
+struct Kept {
+  bool causal;
+  double scale;
+};
+
+Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& context) {
+  const Tensor q = context.saved(0);
+  const Tensor k = context.saved(1);
+  const Tensor v = context.saved(2);
+  const Tensor mask = context.saved(3);
+  if (context.create_graph()) {
+    const auto f = [kept](const Tensors& in) {
+      return Tensors{composed(in[0], in[1], in[2], in[3], kept.causal, kept.scale)};
+    };
+    return gradients_of_composed(f, {q, k, v, mask}, {dy}, context);
+  }
+  Tensors gradients(4);
+  const Tensor stats = context.saved(4);
+  const DType wide = compute_dtype(q.dtype());
+  const auto like = [&](size_t input, const Tensor& x) {
+    return context.needs_grad(input) ? empty_tokens(x.sizes(), {.dtype = wide, .device = x.device()}) : Tensor();
+  };
+  gradients[0] = like(0, q);
+  gradients[1] = like(1, k);
+  gradients[2] = like(2, v);
+  if (context.needs_grad(3)) {
+    gradients[3] = empty(score_sizes(q, k), {.dtype = wide, .device = q.device()});
+  }
+  if (attention_reference()) {
+    const AttentionReferenceResults by_definition = attention_by_definition(
+        {.q = q, .k = k, .v = v, .mask = mask, .causal = kept.causal, .scale = kept.scale, .dy = dy});
+    const Tensors found = {by_definition.dq, by_definition.dk, by_definition.dv, by_definition.dmask};
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].defined()) {
+        copy_into(found[i], gradients[i]);
+      }
+    }
+  } else if (stats.defined()) {
+    const OpScope scope([&] {
+      const double products = 3 * static_cast<double>(q.size(3)) + 2 * static_cast<double>(v.size(3));
+      double bytes = bytes_of(q, k, v, dy);
+      for (const Tensor& gradient : gradients) {
+        bytes += bytes_of(gradient);
+      }
+      return OpWork{.op = std::string(kOp) + "_backward",
+                    .bytes = bytes,
+                    .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
+    });
+    Tiles(q, k, v, mask, stats, kept.causal, kept.scale)
+        .backward(dy, gradients[0], gradients[1], gradients[2], gradients[3]);
+  } else {
+    for (const Tensor& gradient : gradients) {
+      if (gradient.defined()) {
+        zero_(gradient);  // there are no scores
+      }
+    }
+  }
+  for (Tensor& gradient : gradients) {
+    gradient = converted(gradient, q.dtype());
+  }
+  if (gradients[3].defined()) {
+    gradients[3] = sum_to_size(gradients[3], mask.sizes());
+  }
+  return gradients;
 }
 
 }  // namespace
@@ -96,16 +447,36 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
   const Tensor q = cast.input(uncast_q);
   const Tensor k = cast.like(uncast_k, q);
   const Tensor v = cast.like(uncast_v, q);
-  AttentionOptions given = options;
-  if (given.mask.defined()) {
-    given.mask = cast.like(given.mask, q);
-  }
-  check_arguments(q, k, v, given);
-  const double scale = given.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))));
+  const Tensor mask = options.mask.defined() ? cast.like(options.mask, q) : Tensor();
+  check_arguments(q, k, v, mask, options);
+  const Kept kept{.causal = options.causal,
+                  .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))))};
   const DType wide = compute_dtype(q.dtype());
-  const Tensor mask = given.mask.defined() && given.mask.dtype() != DType::boolean ? to(given.mask, wide) : given.mask;
-  const Tensor y = composed(to(q, wide), to(k, wide), to(v, wide), mask, given.causal, scale);
-  return transpose(to(contiguous(transpose(y, 1, 2)), q.dtype()), 1, 2);
+  const Sizes y_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
+  Tensor y = empty_tokens(y_sizes, {.dtype = wide, .device = q.device()});
+  Tensor stats;
+  if (attention_reference()) {
+    copy_into(
+        attention_by_definition({.q = q, .k = k, .v = v, .mask = mask, .causal = kept.causal, .scale = kept.scale}).y,
+        y);
+  } else if (y.numel() > 0 && k.size(2) > 0) {
+    const NoGradGuard no_grad;
+    const TracePause pause;
+    stats = empty({q.size(0), q.size(1), q.size(2), 2}, {.dtype = wide, .device = q.device()});
+    const OpScope scope([&] {
+      const double products = static_cast<double>(q.size(3)) + static_cast<double>(v.size(3));
+      return OpWork{.op = std::string(kOp),
+                    .bytes = bytes_of(q, k, v, y),
+                    .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
+    });
+    Tiles(q, k, v, mask, stats, kept.causal, kept.scale).forward(y);
+  } else {
+    zero_(y);  // no query sees a key
+  }
+  y = converted(y, q.dtype());
+  describe(kOp, [&] { return OpAttributes{{"causal", static_cast<int64_t>(kept.causal)}, {"scale", kept.scale}}; });
+  return record(kOp, {q, k, v, mask}, y, {q, k, v, mask, stats},
+                [kept](const Tensor& dy, const BackwardContext& context) { return backward_of(kept, dy, context); });
 }
 
 }  // namespace norma

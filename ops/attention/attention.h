@@ -3,8 +3,6 @@
 #include "core/tensor.h"
 
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace norma {
 
@@ -32,5 +30,11 @@ struct AttentionOptions {
 /// finite.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
+
+/// True iff attention_by_definition() (reference.h) computes attention in place of the device's kernels.
+/// NORMA_ATTENTION=reference, or the last call of set_attention_reference(), says so. Throws Error if NORMA_ATTENTION
+/// is something else.
+bool attention_reference();
+void set_attention_reference(bool on);
 
 }  // namespace norma

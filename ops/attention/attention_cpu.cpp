@@ -1,0 +1,171 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/attention/attention_cpu.cpp"
+#include "core/simd/foreach_target.h"
+
+#include "core/cpu/scratch.h"
+#include "core/parallel.h"
+#include "core/simd/call.h"
+#include "core/simd/math.h"
+#include "core/simd/sums.h"
+#include "ops/attention/kernels.h"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <type_traits>
+
+HWY_BEFORE_NAMESPACE();
+namespace norma::kernels::HWY_NAMESPACE {
+namespace {
+
+using namespace simd::HWY_NAMESPACE;
+
+/// z = scale · score + mask
+template <class T, class Part>
+HWY_INLINE Lanes<T> masked(const T* scores, T scale, const T* mask, int64_t i, Part part) {
+  const Lanes<T> scaled = load(scores + i, part) * scale;
+  return mask == nullptr ? scaled : scaled + load(mask + i, part);
+}
+
+/// Calls f(row of scores, its number in the whole tile, its mask, its stats, the keys it sees) for each row.
+template <class T, class F>
+void for_each_row(const AttentionTile& tile, T* scores, F&& f) {
+  for (int64_t b = 0; b < tile.batch; ++b) {
+    const T* mask = tile.mask == nullptr ? nullptr : static_cast<const T*>(tile.mask) + b * tile.mask_batch;
+    T* stats = static_cast<T*>(tile.stats) + b * tile.stats_batch;
+    for (int64_t row = 0; row < tile.rows; ++row) {
+      const int64_t number = b * tile.rows + row;
+      f(scores + number * tile.row_stride, number, mask == nullptr ? nullptr : mask + row * tile.mask_row,
+        stats + 2 * row, tile.seen(row));
+    }
+  }
+}
+
+template <class T>
+void softmax_rows(const AttentionTile& tile, T* scores) {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  const T scale = static_cast<T>(tile.scale);
+  for_each_row(tile, scores, [&](T* row, int64_t, const T* mask, T* stats, int64_t seen) {
+    const Lanes<T> least = broadcast(-kInfinity);
+    Lanes<T> most = least;
+    for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
+      Lanes<T> z = masked(row, scale, mask, i, part);
+      if constexpr (std::is_same_v<decltype(part), First>) {
+        z = select(first_lanes<T>(part.count), z, least);
+      }
+      most = select(most < z, z, most);  // NaN is not larger; the sum brings it back
+    });
+    T lanes[kLanes<T>];
+    store(static_cast<T*>(lanes), most, Whole{});
+    const T largest = *std::max_element(std::begin(lanes), std::end(lanes));
+    const T max = largest == -kInfinity ? T(0) : largest;
+    DoubleSum<T> sum;
+    for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> e = exp(masked(row, scale, mask, i, part) - max);
+      store(row + i, e, part);
+      sum.lanes += to_double(keep(e, part));
+    });
+    const double total = sum.total();
+    const T factor = total == 0 ? T(0) : static_cast<T>(1 / total);
+    for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR { store(row + i, load(row + i, part) * factor, part); });
+    std::fill(row + seen, row + tile.keys, T(0));
+    stats[0] = max;
+    stats[1] = factor;
+  });
+}
+
+template <class T>
+void softmax_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T* dmask, int64_t dmask_batch) {
+  const T scale = static_cast<T>(tile.scale);
+  for_each_row(tile, scores, [&](T* row, int64_t number, const T* mask, const T* stats, int64_t seen) {
+    const T max = stats[0];
+    const T factor = stats[1];
+    T* const drow = dscores + number * tile.row_stride;
+    DoubleSum<T> sum;
+    for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> p = exp(masked(row, scale, mask, i, part) - max) * factor;
+      store(row + i, p, part);
+      sum.lanes += to_double(keep(p * load(drow + i, part), part));
+    });
+    const T projection = static_cast<T>(sum.total());
+    T* const mask_row =
+        dmask == nullptr ? nullptr : dmask + number / tile.rows * dmask_batch + number % tile.rows * tile.keys;
+    for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
+      const Lanes<T> dz = load(row + i, part) * (load(drow + i, part) - projection);
+      store(drow + i, dz * scale, part);
+      if (mask_row != nullptr) {
+        store(mask_row + i, dz, part);
+      }
+    });
+    std::fill(row + seen, row + tile.keys, T(0));
+    std::fill(drow + seen, drow + tile.keys, T(0));
+    if (mask_row != nullptr) {
+      std::fill(mask_row + seen, mask_row + tile.keys, T(0));
+    }
+  });
+}
+
+void softmax(const AttentionTile& tile, void* scores) {
+  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    softmax_rows(tile, static_cast<T*>(scores));
+  });
+}
+
+void softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask, int64_t dmask_batch) {
+  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    softmax_backward_rows(tile, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask), dmask_batch);
+  });
+}
+
+}  // namespace
+}  // namespace norma::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace norma::kernels {
+
+HWY_EXPORT(softmax);
+HWY_EXPORT(softmax_backward);
+
+namespace {
+
+/// Two tiles, of scores and of their gradients, stay in a core's second cache.
+int64_t tile_bytes() {
+  return int64_t{256} << 10;
+}
+
+/// Libraries use this thread alone while it lives, so that the bits of a task do not depend on the number of threads.
+class OneThread {
+ public:
+  OneThread() : before_(num_threads()) { set_num_threads(1); }
+  ~OneThread() { set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
+void for_each_task(int64_t tasks, int64_t scratch_bytes, const std::function<void(int64_t task, void* scratch)>& run) {
+  parallel_for(0, tasks, /* grain= */ 1, [&](int64_t first, int64_t last) {
+    const OneThread one_thread;
+    cpu::Scratch scratch;
+    void* const memory = scratch.take<std::byte>(scratch_bytes);
+    for (int64_t task = first; task < last; ++task) {
+      run(task, memory);
+    }
+  });
+}
+
+}  // namespace
+
+constinit const AttentionKernels attention_cpu{.tile_bytes = tile_bytes,
+                                               .batched = false,
+                                               .for_each_task = for_each_task,
+                                               .softmax = NORMA_SIMD_CALL(softmax),
+                                               .softmax_backward = NORMA_SIMD_CALL(softmax_backward)};
+
+}  // namespace norma::kernels
+#endif
