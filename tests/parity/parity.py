@@ -6,7 +6,8 @@ tensor the distance from PyTorch's float64 result, relative in norm, may be at m
 plus 1e-5. Needs torch and torchvision (Debian: python3-torch python3-torchvision libopenblas0-pthread).
 
 Where timm is installed, its vision transformers follow, in float64: no number of a tensor, nor of the output after a
-step of gradient descent, may be further from timm's than 1e-9 of the tensor's largest.
+step of gradient descent, may be further from timm's than 1e-9 of the tensor's largest, or of 1e-4 of the largest
+gradient where that is more: attention does not depend on the bias of k_norm, whose gradient is rounding.
 
     ./run build && python3 tests/parity/parity.py
     python3 tests/parity/parity.py --only resnet50 --only convnext_tiny --size 96
@@ -46,7 +47,7 @@ CASES = [(model, norm) for model in ("resnet18", "resnet50") for norm in NORMS] 
 # Model, global pool, norm of queries and keys, layer scale.
 VITS = [(model, pool, qk_norm, scale) for model in ("vit_tiny", "vit_small") for pool in ("token", "avg")
         for qk_norm in (False, True) for scale in (None, 0.1)]
-VIT_SIZE, VIT_PATCH, VIT_LIMIT, VIT_RATE = 24, 8, 1e-9, 0.05
+VIT_SIZE, VIT_PATCH, VIT_LIMIT, VIT_RATE = 24, 8, 1e-9, 0.01
 
 
 def write_safetensors(path, tensors):
@@ -230,9 +231,11 @@ def compare_vit(arguments, case, train, channels_last):
     if ours.keys() != theirs.keys():
         raise RuntimeError(f"norma run wrote other tensors: {sorted(ours.keys() ^ theirs.keys())}")
     worst, tensor = 0.0, ""
+    least = 1e-4 * max(np.max(np.abs(y)) for key, y in theirs.items() if key.startswith("grad."))
     for key, reference in theirs.items():
+        largest = max(np.max(np.abs(reference)), least)
         same = ours[key].shape == reference.shape
-        error = np.max(np.abs(ours[key] - reference)) / np.max(np.abs(reference)) if same else float("inf")
+        error = np.max(np.abs(ours[key] - reference)) / largest if same else float("inf")
         if not error <= worst:  # also takes NaN
             worst, tensor = error if error == error else float("inf"), key
     return len(ours), worst, tensor
