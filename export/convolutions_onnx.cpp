@@ -1,7 +1,12 @@
 #include "base/error.h"
+#include "core/factory.h"
 #include "export/lower_onnx.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/view.h"
 
 #include <fmt/format.h>
+
+#include <limits>
 
 namespace norma::exporter {
 
@@ -80,6 +85,35 @@ std::string softmax(Graph& graph, const Op& op) {
                    {{"axis", op.integer("axis")}});
 }
 
+/// Opset 23 has an op for it; these are the products and the softmax that it stands for. A query that sees no key gets
+/// zeros.
+std::string attention(Graph& graph, const Op& op) {
+  const std::vector<int64_t> swapped{0, 1, 3, 2};
+  const Tensor& k = op.traced.inputs.at(1);
+  const Tensor& mask = op.traced.inputs.at(3);
+  const DType dtype = op.x().dtype();
+  const std::string q = graph.add("Mul", {graph.value(op.x()), graph.number(op.real("scale"), dtype)});
+  std::string scores = graph.add("MatMul", {q, graph.add("Transpose", {graph.value(k)}, {{"perm", swapped}})});
+  std::string seen;
+  if (op.integer("causal") != 0) {
+    seen = graph.value(less_equal(unsqueeze(arange(k.size(2), DType::int64, kCpu), 0),
+                                  unsqueeze(arange(op.x().size(2), DType::int64, kCpu), 1)));
+  } else if (mask.defined() && mask.dtype() == DType::boolean) {
+    seen = graph.value(mask);
+  } else if (mask.defined()) {
+    scores = graph.add("Add", {scores, graph.value(mask)});
+    seen = graph.add("Not", {graph.add("IsInf", {scores}, {{"detect_positive", int64_t{0}}})});
+  }
+  if (!seen.empty()) {
+    scores = graph.add("Where", {seen, scores, graph.number(std::numeric_limits<float>::lowest(), dtype)});
+  }
+  std::string shares = graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
+  if (!seen.empty()) {
+    shares = graph.add("Where", {seen, shares, graph.number(0, dtype)});
+  }
+  return graph.add("MatMul", {shares, graph.value(op.traced.inputs.at(2))});
+}
+
 }  // namespace
 
 void add_convolutions(Lowerings& to) {
@@ -91,6 +125,7 @@ void add_convolutions(Lowerings& to) {
   to["max_pool2d"] = max_pool2d;
   to["avg_pool2d"] = avg_pool2d;
   to["adaptive_avg_pool2d"] = adaptive_avg_pool2d;
+  to["scaled_dot_product_attention"] = attention;
   to["softmax"] = softmax;
   to["log_softmax"] = softmax;
 }

@@ -9,7 +9,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "ops/shape/join.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 #include <array>
@@ -240,13 +240,11 @@ Tensor VisionTransformer::forward(const Tensor& x) {
   check(x.rank() == 4 && x.size(2) == image_size_ && x.size(3) == image_size_, "model",
         "x: expected images of {0} x {0} pixels, as image_size of {1} says, got sizes {2}", image_size_, name_,
         to_string(x.sizes()));
-  const Tensor patches = norma::to((*patch_embed_)(x), cls_token_.dtype());  // autocast gives another
-  const int64_t images = patches.size(0);
-  const int64_t width = patches.size(1);
-  const Tensor tokens =
-      cat({expand(cls_token_, {images, 1, width}), view(channels_to_last(patches), {images, -1, width})},
-          /* axis= */ 1);
-  Tensor y = (*blocks_)(channels_to_second(unsqueeze(add(tokens, pos_embed_), 1)));
+  const Tensor patches = channels_to_last(norma::to((*patch_embed_)(x), cls_token_.dtype()));  // autocast gives another
+  // Zeros in the place of the class token, and its values among the positions: no op knows the number of images.
+  const Tensor tokens = pad(view(patches, {x.size(0), -1, patches.size(3)}), {0, 1, 0}, {0, 0, 0});
+  const Tensor positions = add(pos_embed_, pad(cls_token_, {0, 0, 0}, {0, pos_embed_.size(1) - 1, 0}));
+  Tensor y = (*blocks_)(channels_to_second(unsqueeze(add(tokens, positions), 1)));
   if (pools_tokens_) {
     y = (*norm_)(mean(narrow(y, 3, 1, y.size(3) - 1), {3}, {.keepdim = true}));
   } else {

@@ -4,8 +4,11 @@
 #include "error_text.h"
 #include "export/networks.h"
 #include "files.h"
+#include "models/vit.h"
 #include "nn/norm/convert.h"
 #include "nn/sequential.h"
+#include "ops/attention/attention.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
@@ -396,6 +399,41 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
     test::stir(*network, {2, 3, 64, 64});
     write(fmt::format("convnext_atto, {}", placement), *network, images(2, 64), 18);
   }
+  Generator generator(5);
+  const Tensor squares = randn({2, 3, 16, 16}, {.device = kCpu}, generator);
+  for (const char* const norm : {"layer2d", "batch", "group:4", "instance", "grn", "rms2d"}) {
+    for (const bool rich : {false, true}) {
+      const models::ModelOptions options{.num_classes = 7,
+                                         .norm = norm,
+                                         .patch_size = 4,
+                                         .layer_scale = rich ? 0.5 : 0,
+                                         .image_size = 16,
+                                         .global_pool = rich ? "avg" : "token",
+                                         .qk_norm = rich ? norm : ""};
+      models::VisionTransformer network("vit", {.width = 24, .heads = 3, .depth = 2}, options);
+      test::stir(network, squares.sizes());
+      write(fmt::format("vit, {}, {}", norm, rich ? "all options" : "plain"), network, squares, rich ? 21 : 18);
+    }
+  }
+  const auto attention_of = [](const AttentionOptions& options) {
+    return Function([options](const Tensor& x) {
+      AttentionOptions own = options;
+      if (own.mask.defined() && own.mask.dtype() != DType::boolean) {
+        own.mask = to(own.mask, x.dtype());
+      }
+      return scaled_dot_product_attention(mul(x, 0.5), x, mul(x, 2), own);
+    });
+  };
+  const Tensor bias = randn({16, 16}, {.device = kCpu}, generator);
+  const Tensor numbers = arange(16, DType::int64, kCpu);
+  const Tensor earlier = greater(unsqueeze(numbers, 1), numbers);  // the first query sees no key
+  for (const auto& [name, options] : {std::pair("attention", AttentionOptions{.scale = 0.3}),
+                                      {"attention, causal", AttentionOptions{.causal = true}},
+                                      {"attention, bool mask", AttentionOptions{.mask = earlier}},
+                                      {"attention, mask", AttentionOptions{.mask = bias}}}) {
+    Function network = attention_of(options);
+    write(name, network, squares, 18);
+  }
   std::ofstream(folder / "list.json") << list;
-  CHECK(list.size() >= 40);
+  CHECK(list.size() >= 56);
 }
