@@ -299,9 +299,10 @@ TEST_CASE("initial weights: a vit's positions are resized as by timm") {
     const auto model = make_model(recipe, 10, /* initialize= */ false);
     const std::string line = load_initial_weights(*model, recipe);
     CHECK(line ==
-          fmt::format("initial weights: 152 of 152 tensors are taken from {0}; pos_embed is resized from {1} x {1} to "
-                      "{2} x {2} patches",
-                      file, from, to));
+          fmt::format(
+              "initial-checkpoint: 152 of 152 tensors are taken from {0}, under names of timm; pos_embed is resized "
+              "from {1} x {1} to {2} x {2} patches",
+              file, from, to));
     CHECK(max_difference(state_of(*model).at("pos_embed"), in_two_channels(values)) <= 2e-6);
     recipe.patch_size = 4;
     const auto other = make_model(recipe, 10, /* initialize= */ false);
