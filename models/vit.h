@@ -28,7 +28,7 @@ class VisionTransformer : public nn::Module {
  public:
   /// The tokens between the layers are images of one row, (N, width, 1, 1 + patches) in channels_last, whose memory is
   /// that of (N, 1 + patches, width): norms take them without a copy. A norm over "pixels" is one over tokens, the
-  /// class token among them. Images of either format give such tokens.
+  /// class token among them. Images of either format give such tokens: making room for the class token copies them.
   ///
   /// ModelOptions::image_size (224) and patch_size (16) decide the number of tokens. global_pool says what the
   /// classifier gets: the class token behind `norm` ("token"), or `fc_norm` of the mean of all others ("avg"). fc_norm

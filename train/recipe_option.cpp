@@ -215,7 +215,8 @@ void RecipeOption::check_value(const Recipe& recipe) const {
       field);
   if (!kind.empty()) {
     const Words known = names();
-    const std::string& value = recipe.*(std::get<TextField>(field).at);
+    const std::string& text = recipe.*(std::get<TextField>(field).at);
+    const std::string value = kind == "model" ? models::network_of(text) : text;
     check(std::find(known.begin(), known.end(), value) != known.end(), "train", "{}{}",
           kind == "name" ? name + ": " : "", unknown_name(kind, value, known));
   }

