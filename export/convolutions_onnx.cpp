@@ -1,8 +1,6 @@
 #include "base/error.h"
 #include "core/factory.h"
 #include "export/lower_onnx.h"
-#include "ops/pointwise/pointwise.h"
-#include "ops/shape/view.h"
 
 #include <fmt/format.h>
 
@@ -85,33 +83,38 @@ std::string softmax(Graph& graph, const Op& op) {
                    {{"axis", op.integer("axis")}});
 }
 
-/// Opset 23 has an op for it; these are the products and the softmax that it stands for. A query that sees no key gets
-/// zeros.
+/// softmax(scale · q kᵀ + mask) v
 std::string attention(Graph& graph, const Op& op) {
-  const std::vector<int64_t> swapped{0, 1, 3, 2};
+  const Tensor& q = op.x();
   const Tensor& k = op.traced.inputs.at(1);
   const Tensor& mask = op.traced.inputs.at(3);
-  const DType dtype = op.x().dtype();
-  const std::string q = graph.add("Mul", {graph.value(op.x()), graph.number(op.real("scale"), dtype)});
-  std::string scores = graph.add("MatMul", {q, graph.add("Transpose", {graph.value(k)}, {{"perm", swapped}})});
-  std::string seen;
+  const auto number = [&](double value) { return graph.number(value, q.dtype()); };
+  const double infinity = std::numeric_limits<double>::infinity();
+  const std::string turned = graph.add("Transpose", {graph.value(k)}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  std::string scores = graph.add("MatMul", {graph.add("Mul", {graph.value(q), number(op.real("scale"))}), turned}, {},
+                                 "scaled_dot_product_attention, of which opset 23 has an op");
   if (op.integer("causal") != 0) {
-    seen = graph.value(less_equal(unsqueeze(arange(k.size(2), DType::int64, kCpu), 0),
-                                  unsqueeze(arange(op.x().size(2), DType::int64, kCpu), 1)));
-  } else if (mask.defined() && mask.dtype() == DType::boolean) {
-    seen = graph.value(mask);
-  } else if (mask.defined()) {
-    scores = graph.add("Add", {scores, graph.value(mask)});
-    seen = graph.add("Not", {graph.add("IsInf", {scores}, {{"detect_positive", int64_t{0}}})});
+    std::vector<double> added;
+    for (int64_t i = 0; i < q.size(2); ++i) {
+      for (int64_t j = 0; j < k.size(2); ++j) {
+        added.push_back(j <= i ? 0 : -infinity);
+      }
+    }
+    scores = graph.add("Add", {scores, graph.value(from_vector<double>(added, {q.size(2), k.size(2)},
+                                                                       {.dtype = q.dtype(), .device = kCpu}))});
   }
-  if (!seen.empty()) {
-    scores = graph.add("Where", {seen, scores, graph.number(std::numeric_limits<float>::lowest(), dtype)});
+  if (!mask.defined()) {
+    return graph.add("MatMul",
+                     {graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}}), graph.value(op.traced.inputs.at(2))});
   }
-  std::string shares = graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}});
-  if (!seen.empty()) {
-    shares = graph.add("Where", {seen, shares, graph.number(0, dtype)});
-  }
-  return graph.add("MatMul", {shares, graph.value(op.traced.inputs.at(2))});
+  scores = mask.dtype() == DType::boolean ? graph.add("Where", {graph.value(mask), scores, number(-infinity)})
+                                          : graph.add("Add", {scores, graph.value(mask)});
+  // Softmax makes NaN of a row without any key, which is to become zeros.
+  const std::string hidden = graph.add("Equal", {scores, number(-infinity)});
+  const double lowest = static_cast<double>(std::numeric_limits<float>::lowest());
+  const std::string p =
+      graph.add("Softmax", {graph.add("Where", {hidden, number(lowest), scores})}, {{"axis", int64_t{-1}}});
+  return graph.add("MatMul", {graph.add("Where", {hidden, number(0), p}), graph.value(op.traced.inputs.at(2))});
 }
 
 }  // namespace

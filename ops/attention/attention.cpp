@@ -78,8 +78,8 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 
 /// The mask as numbers to add, in `dtype`: 0 or -infinity for a bool mask. Off the tape unless the mask is floating.
 Tensor added_mask(const Tensor& mask, DType dtype) {
-  if (!mask.defined() || mask.dtype() != DType::boolean) {
-    return mask.defined() ? to(mask, dtype) : mask;
+  if (mask.dtype() != DType::boolean) {
+    return to(mask, dtype);
   }
   const TensorOptions options{.dtype = dtype, .device = mask.device()};
   return where(mask, zeros({}, options), full({}, -kInfinity, options));
@@ -108,6 +108,9 @@ Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor&
 
 /// Uninitialized memory in the order (N, L, heads, features) as a tensor (N, heads, L, features).
 Tensor empty_tokens(const Sizes& sizes, const TensorOptions& options) {
+  if (sizes.numel() == 0) {
+    return empty(sizes, options);
+  }
   const int64_t token = sizes[1] * sizes[3];
   return empty_strided(sizes, {sizes[2] * token, sizes[3], token, 1}, options);
 }
@@ -127,18 +130,18 @@ Tensor widened(const Tensor& x, DType dtype) {
 }
 
 /// A tensor (N, heads, rows, columns) by its strides, in elements.
-struct Operand {
+struct HeadsView {
   Tensor tensor;
   int64_t image = 0, head = 0, row = 0, column = 0;
 
   /// q, k, v or dy in `dtype`: copied if libraries cannot read it as it lies.
-  static Operand of(const Tensor& x, DType dtype) {
+  static HeadsView of(const Tensor& x, DType dtype) {
     const MatrixView view = matrix_view(widened(x, dtype));
     return {view.tensor, view.tensor.stride(0), view.tensor.stride(1), view.row, view.column};
   }
   /// A tensor whose last axis is innermost, or none.
-  static Operand plain(const Tensor& x) {
-    return x.defined() ? Operand{x, x.stride(0), x.stride(1), x.stride(2), 1} : Operand{};
+  static HeadsView plain(const Tensor& x) {
+    return x.defined() ? HeadsView{x, x.stride(0), x.stride(1), x.stride(2), 1} : HeadsView{};
   }
 };
 
@@ -152,10 +155,10 @@ struct Matrices {
 
 /// Attention as tiles of scores: some queries and all keys of one head, or of several heads where a library multiplies
 /// many matrices in one call. The shape alone decides the tiles, and with them the bits.
-class Tiles {
+class AttentionTiles {
  public:
-  Tiles(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& stats, bool causal,
-        double scale)
+  AttentionTiles(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& stats,
+                 bool causal, double scale)
       : device_(q.device()),
         dtype_(compute_dtype(q.dtype())),
         images_(q.size(0)),
@@ -166,11 +169,11 @@ class Tiles {
         values_(v.size(3)),
         causal_(causal),
         scale_(scale),
-        q_(Operand::of(q, dtype_)),
-        k_(Operand::of(k, dtype_)),
-        v_(Operand::of(v, dtype_)),
-        mask_(Operand::plain(mask_rows(mask))),
-        stats_(Operand::plain(stats)),
+        q_(HeadsView::of(q, dtype_)),
+        k_(HeadsView::of(k, dtype_)),
+        v_(HeadsView::of(v, dtype_)),
+        mask_(HeadsView::plain(mask_rows(mask))),
+        stats_(HeadsView::plain(stats)),
         along_images_(images_ > heads_) {
     constexpr int64_t kLine = 16;     // elements of a cache line of float32
     constexpr int64_t kRows = 64;     // of a head, before a tile gets another head
@@ -179,7 +182,8 @@ class Tiles {
     row_ = (keys_ + kLine - 1) / kLine * kLine;
     const kernels::AttentionKernels& own = kernels::attention_kernels.table(kOp, device_);
     const int64_t rows = std::max<int64_t>(own.tile_bytes() / (row_ * element_bytes()), 1);
-    if (own.batched && batch_stride(q_) * batch_stride(k_) * batch_stride(v_) != 0) {
+    const bool repeats = batch_stride(q_) == 0 || batch_stride(k_) == 0 || batch_stride(v_) == 0;
+    if (own.batched && !repeats) {
       batch_ = std::clamp<int64_t>(rows / std::min(kRows, queries_), 1, along_images_ ? images_ : heads_);
     }
     rows_ = std::clamp<int64_t>(rows / batch_, std::min(kFewRows, queries_), queries_);
@@ -190,7 +194,7 @@ class Tiles {
   }
 
   void forward(const Tensor& y) const {
-    const Operand out = Operand::plain(y);
+    const HeadsView out = HeadsView::plain(y);
     const int64_t parts = (queries_ + rows_ - 1) / rows_;
     for_each_task(groups() * parts, rows_ * batch_ * row_, [&](int64_t number, std::byte* scratch) {
       const Task task = task_of(number / parts, number % parts);
@@ -203,11 +207,11 @@ class Tiles {
 
   /// Gradients that are undefined are not computed. dmask has no gaps.
   void backward(const Tensor& dy, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dmask) const {
-    const Operand of_y = Operand::of(dy, dtype_);
-    const Operand to_q = Operand::plain(dq);
-    const Operand to_k = Operand::plain(dk);
-    const Operand to_v = Operand::plain(dv);
-    const Operand to_mask = Operand::plain(dmask);
+    const HeadsView of_y = HeadsView::of(dy, dtype_);
+    const HeadsView to_q = HeadsView::plain(dq);
+    const HeadsView to_k = HeadsView::plain(dk);
+    const HeadsView to_v = HeadsView::plain(dv);
+    const HeadsView to_mask = HeadsView::plain(dmask);
     for (const Tensor& x : {dk, dv}) {
       if (x.defined() && causal_ && queries_ < keys_) {
         zero_(x);  // no query sees the last keys
@@ -266,7 +270,7 @@ class Tiles {
     return expand(rows, {images_, heads_, queries_, keys_});
   }
 
-  [[nodiscard]] int64_t batch_stride(const Operand& x) const { return along_images_ ? x.image : x.head; }
+  [[nodiscard]] int64_t batch_stride(const HeadsView& x) const { return along_images_ ? x.image : x.head; }
 
   /// Heads that share their tasks are a group: `batch_` neighbours along the longer of the axes N and heads.
   [[nodiscard]] int64_t groups_of_axis() const { return ((along_images_ ? images_ : heads_) + batch_ - 1) / batch_; }
@@ -285,7 +289,7 @@ class Tiles {
             .keys = causal_ ? std::min(end, keys_) : keys_};
   }
 
-  [[nodiscard]] Matrices of_keys(const Task& task, const Operand& x, int64_t row = 0) const {
+  [[nodiscard]] Matrices of_keys(const Task& task, const HeadsView& x, int64_t row = 0) const {
     if (!x.tensor.defined()) {
       return {};
     }
@@ -293,7 +297,7 @@ class Tiles {
     return {static_cast<std::byte*>(x.tensor.device_pointer()) + offset * element_bytes(), batch_stride(x), x.row,
             x.column};
   }
-  [[nodiscard]] Matrices of_queries(const Task& task, const Operand& x) const { return of_keys(task, x, task.first); }
+  [[nodiscard]] Matrices of_queries(const Task& task, const HeadsView& x) const { return of_keys(task, x, task.first); }
   [[nodiscard]] Matrices scores_in(std::byte* scratch, const Task& task) const {
     return {scratch, task.rows * row_, row_, 1};
   }
@@ -362,7 +366,7 @@ class Tiles {
   int64_t images_, heads_, queries_, keys_, features_, values_;
   bool causal_;
   double scale_;
-  Operand q_, k_, v_, mask_, stats_;
+  HeadsView q_, k_, v_, mask_, stats_;
   bool along_images_;
   int64_t batch_ = 1;  ///< heads of a tile
   int64_t rows_ = 1;   ///< queries of a tile
@@ -418,7 +422,7 @@ Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& c
                     .bytes = bytes,
                     .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
     });
-    Tiles(q, k, v, mask, stats, kept.causal, kept.scale)
+    AttentionTiles(q, k, v, mask, stats, kept.causal, kept.scale)
         .backward(dy, gradients[0], gradients[1], gradients[2], gradients[3]);
   } else {
     for (const Tensor& gradient : gradients) {
@@ -427,11 +431,11 @@ Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& c
       }
     }
   }
-  for (Tensor& gradient : gradients) {
-    gradient = converted(gradient, q.dtype());
-  }
   if (gradients[3].defined()) {
     gradients[3] = sum_to_size(gradients[3], mask.sizes());
+  }
+  for (Tensor& gradient : gradients) {
+    gradient = converted(gradient, q.dtype());
   }
   return gradients;
 }
@@ -469,7 +473,7 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
                     .bytes = bytes_of(q, k, v, y),
                     .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
     });
-    Tiles(q, k, v, mask, stats, kept.causal, kept.scale).forward(y);
+    AttentionTiles(q, k, v, mask, stats, kept.causal, kept.scale).forward(y);
   } else {
     zero_(y);  // no query sees a key
   }

@@ -17,14 +17,12 @@ struct AttentionOptions {
 /// Attention: softmax(scale · q kᵀ + mask) v over the keys, for each image and head. q (N, heads, L, E), k (N, heads,
 /// S, E), v (N, heads, S, Ev) of one floating dtype; the result is (N, heads, L, Ev) of that dtype. A query that sees
 /// no key gets zeros, as in PyTorch 2.5 and later. 16-bit numbers are computed in float32 and rounded once.
-///
-/// Any strides: q, k and v may be views of one tensor (N, L, 3, heads, E), and only an operand whose last axis is not
-/// innermost is copied. The result is a view of memory in the order (N, L, heads, Ev), whatever q's: transpose(1, 2)
-/// and reshape to tokens (N, L, heads · Ev) move no element. Differentiable in q, k, v and a floating mask, also twice.
-/// The backward pass keeps the operands, the result and a number for each query, never an L × S matrix: it computes the
-/// probabilities again, a tile of queries at a time. Vaswani et al., "Attention is all you need", 2017; Dao et al.,
-/// "FlashAttention", 2022.
-///
+/// Any strides: q, k and v may be views of one tensor (N, L, 3, heads, E), and an operand is copied only if the
+/// rows or columns of its matrices are no runs of memory. The result is a view of memory in the order (N, L, heads,
+/// Ev), whatever q's: transpose(1, 2) and reshape to tokens (N, L, heads · Ev) move no element. Differentiable in q, k,
+/// v and a floating mask, also twice. The backward pass keeps the operands and two numbers for each query, and computes
+/// the probabilities again, a tile of queries at a time. Only the gradient of a floating mask takes memory for (N,
+/// heads, L, S) while it runs. Vaswani et al., "Attention is all you need", 2017; Dao et al., "FlashAttention", 2022.
 /// Throws Error "scaled_dot_product_attention: …" unless the ranks are 4 and sizes, dtypes and devices fit; for E = 0;
 /// for a mask that does not broadcast or has another dtype; for a mask with `causal`; and for a scale that is not
 /// finite.

@@ -29,7 +29,7 @@ HWY_INLINE Lanes<T> masked(const T* scores, T scale, const T* mask, int64_t i, P
 
 /// Calls f(row of scores, its number in the whole tile, its mask, its stats, the keys it sees) for each row.
 template <class T, class F>
-void for_each_row(const AttentionTile& tile, T* scores, F&& f) {
+void for_each_score_row(const AttentionTile& tile, T* scores, F&& f) {
   for (int64_t b = 0; b < tile.batch; ++b) {
     const T* mask = tile.mask == nullptr ? nullptr : static_cast<const T*>(tile.mask) + b * tile.mask_batch;
     T* stats = static_cast<T*>(tile.stats) + b * tile.stats_batch;
@@ -42,10 +42,10 @@ void for_each_row(const AttentionTile& tile, T* scores, F&& f) {
 }
 
 template <class T>
-void softmax_rows(const AttentionTile& tile, T* scores) {
+void attention_rows(const AttentionTile& tile, T* scores) {
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   const T scale = static_cast<T>(tile.scale);
-  for_each_row(tile, scores, [&](T* row, int64_t, const T* mask, T* stats, int64_t seen) {
+  for_each_score_row(tile, scores, [&](T* row, int64_t, const T* mask, T* stats, int64_t seen) {
     const Lanes<T> least = broadcast(-kInfinity);
     Lanes<T> most = least;
     for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
@@ -75,9 +75,9 @@ void softmax_rows(const AttentionTile& tile, T* scores) {
 }
 
 template <class T>
-void softmax_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T* dmask, int64_t dmask_batch) {
+void attention_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T* dmask, int64_t dmask_batch) {
   const T scale = static_cast<T>(tile.scale);
-  for_each_row(tile, scores, [&](T* row, int64_t number, const T* mask, const T* stats, int64_t seen) {
+  for_each_score_row(tile, scores, [&](T* row, int64_t number, const T* mask, const T* stats, int64_t seen) {
     const T max = stats[0];
     const T factor = stats[1];
     T* const drow = dscores + number * tile.row_stride;
@@ -105,17 +105,19 @@ void softmax_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T* 
   });
 }
 
-void softmax(const AttentionTile& tile, void* scores) {
+void attention_softmax(const AttentionTile& tile, void* scores) {
   dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
     using T = decltype(zero);
-    softmax_rows(tile, static_cast<T*>(scores));
+    attention_rows(tile, static_cast<T*>(scores));
   });
 }
 
-void softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask, int64_t dmask_batch) {
+void attention_softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask,
+                                int64_t dmask_batch) {
   dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
     using T = decltype(zero);
-    softmax_backward_rows(tile, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask), dmask_batch);
+    attention_backward_rows(tile, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask),
+                            dmask_batch);
   });
 }
 
@@ -126,8 +128,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels {
 
-HWY_EXPORT(softmax);
-HWY_EXPORT(softmax_backward);
+HWY_EXPORT(attention_softmax);
+HWY_EXPORT(attention_softmax_backward);
 
 namespace {
 
@@ -164,8 +166,8 @@ void for_each_task(int64_t tasks, int64_t scratch_bytes, const std::function<voi
 constinit const AttentionKernels attention_cpu{.tile_bytes = tile_bytes,
                                                .batched = false,
                                                .for_each_task = for_each_task,
-                                               .softmax = NORMA_SIMD_CALL(softmax),
-                                               .softmax_backward = NORMA_SIMD_CALL(softmax_backward)};
+                                               .softmax = NORMA_SIMD_CALL(attention_softmax),
+                                               .softmax_backward = NORMA_SIMD_CALL(attention_softmax_backward)};
 
 }  // namespace norma::kernels
 #endif

@@ -17,7 +17,7 @@ namespace norma {
 
 namespace {
 
-using Numbers = std::vector<double>;
+using Doubles = std::vector<double>;
 
 double dot(const double* a, const double* b, int64_t count) {
   double sum = 0;
@@ -35,11 +35,11 @@ void add_times(double* to, double factor, const double* x, int64_t count) {
 }
 
 /// What is added to each score: 0 or -infinity for a bool mask.
-Numbers added(const AttentionReferenceInputs& in, const Sizes& scores) {
+Doubles added(const AttentionReferenceInputs& in, const Sizes& scores) {
   if (!in.mask.defined()) {
-    return Numbers(static_cast<size_t>(scores.numel()), 0.0);
+    return Doubles(static_cast<size_t>(scores.numel()), 0.0);
   }
-  Numbers mask = expand(in.mask.detach(), scores).to_vector<double>();
+  Doubles mask = expand(in.mask.detach(), scores).to_vector<double>();
   if (in.mask.dtype() == DType::boolean) {
     std::ranges::transform(mask, mask.begin(),
                            [](double sees) { return sees != 0 ? 0 : -std::numeric_limits<double>::infinity(); });
@@ -49,7 +49,7 @@ Numbers added(const AttentionReferenceInputs& in, const Sizes& scores) {
 
 /// The probabilities of one query. A query that sees no key has none.
 void probabilities(const AttentionReferenceInputs& in, const double* q, const double* k, const double* mask,
-                   int64_t seen, Numbers& p) {
+                   int64_t seen, Doubles& p) {
   const int64_t features = in.q.size(3);
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t j = 0; j < seen; ++j) {
@@ -77,17 +77,17 @@ AttentionReferenceResults attention_by_definition(const AttentionReferenceInputs
   const int64_t values = in.v.size(3);
   const Sizes y_sizes = {in.q.size(0), in.q.size(1), queries, values};
   const Sizes score_sizes = {in.q.size(0), in.q.size(1), queries, keys};
-  const Numbers q = in.q.to_vector<double>();
-  const Numbers k = in.k.to_vector<double>();
-  const Numbers v = in.v.to_vector<double>();
-  const Numbers dy = in.dy.defined() ? in.dy.to_vector<double>() : Numbers();
-  const Numbers mask = added(in, score_sizes);
-  Numbers y(static_cast<size_t>(y_sizes.numel()), 0);
-  Numbers dq(q.size(), 0);
-  Numbers dk(k.size(), 0);
-  Numbers dv(v.size(), 0);
-  Numbers dmask(mask.size(), 0);
-  Numbers p(static_cast<size_t>(keys));
+  const Doubles q = in.q.to_vector<double>();
+  const Doubles k = in.k.to_vector<double>();
+  const Doubles v = in.v.to_vector<double>();
+  const Doubles dy = in.dy.defined() ? in.dy.to_vector<double>() : Doubles();
+  const Doubles mask = added(in, score_sizes);
+  Doubles y(static_cast<size_t>(y_sizes.numel()), 0);
+  Doubles dq(q.size(), 0);
+  Doubles dk(k.size(), 0);
+  Doubles dv(v.size(), 0);
+  Doubles dmask(mask.size(), 0);
+  Doubles p(static_cast<size_t>(keys));
   for (int64_t row = 0; row < heads * queries; ++row) {
     const int64_t first_key = row / queries * keys;
     const int64_t seen = in.causal ? std::min(row % queries + 1, keys) : keys;
@@ -115,7 +115,7 @@ AttentionReferenceResults attention_by_definition(const AttentionReferenceInputs
       dmask[static_cast<size_t>(row * keys + j)] = dz;
     }
   }
-  const auto tensor = [](const Numbers& numbers, const Sizes& sizes) {
+  const auto tensor = [](const Doubles& numbers, const Sizes& sizes) {
     return from_vector<double>(numbers, sizes, {.dtype = DType::float64, .device = kCpu});
   };
   AttentionReferenceResults results{.y = tensor(y, y_sizes)};
@@ -132,7 +132,7 @@ AttentionReferenceResults attention_by_definition(const AttentionReferenceInputs
 
 namespace {
 
-std::atomic<bool>& reference_is_on() {
+std::atomic<bool>& attention_reference_is_on() {
   static std::atomic<bool> instance = [] {
     const char* const name = std::getenv("NORMA_ATTENTION");
     const std::string_view chosen = name == nullptr ? "" : name;
@@ -146,11 +146,11 @@ std::atomic<bool>& reference_is_on() {
 }  // namespace
 
 bool attention_reference() {
-  return reference_is_on();
+  return attention_reference_is_on();
 }
 
 void set_attention_reference(bool on) {
-  reference_is_on() = on;
+  attention_reference_is_on() = on;
 }
 
 }  // namespace norma

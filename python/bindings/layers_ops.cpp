@@ -1,5 +1,6 @@
 #include "python/bindings/bindings.h"
 
+#include "ops/attention/attention.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
 #include "ops/matmul/matmul.h"
@@ -37,6 +38,14 @@ void add_layers_ops(nb::module_& m) {
       },
       nb::arg("input"), nb::arg("weight"), nb::arg("bias") = nb::none(), nb::kw_only(), nb::arg("stride") = 1,
       nb::arg("padding") = 0, nb::arg("dilation") = 1, nb::arg("groups") = 1, Released(), doc("conv2d"));
+  m.def(
+      "scaled_dot_product_attention",
+      [](const Tensor& q, const Tensor& k, const Tensor& v, const Optional& mask, bool causal,
+         std::optional<double> scale) {
+        return scaled_dot_product_attention(q, k, v, {.scale = scale, .causal = causal, .mask = tensor_or_none(mask)});
+      },
+      nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("attn_mask") = nb::none(), nb::kw_only(),
+      nb::arg("is_causal") = false, nb::arg("scale") = nb::none(), Released(), doc("scaled_dot_product_attention"));
   const auto pool = [&](const char* name, Tensor (*f)(const Tensor&, const Pool2dOptions&)) {
     m.def(
         name,

@@ -295,6 +295,14 @@ TEST_CASE("onnx: an empty slice with steps does not end behind the last element"
   FAIL("there is no slice");
 }
 
+TEST_CASE("onnx: attention is products and a softmax") {
+  for (const int64_t opset : {18, 21}) {
+    Function causal([](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.causal = true}); });
+    CHECK(types_of(exported(causal, images(), {.opset = opset})) ==
+          std::map<std::string, int>{{"Add", 1}, {"MatMul", 2}, {"Mul", 1}, {"Softmax", 1}, {"Transpose", 1}});
+  }
+}
+
 TEST_CASE("onnx: what cannot be written is refused with the reason") {
   CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 21, got 17");
   CHECK(refusal([](const Tensor& x) { return x; }, {.data_file = "folder/x.data"}) ==
@@ -415,25 +423,28 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
       write(fmt::format("vit, {}, {}", norm, rich ? "all options" : "plain"), network, squares, rich ? 21 : 18);
     }
   }
-  const auto attention_of = [](const AttentionOptions& options) {
-    return Function([options](const Tensor& x) {
-      AttentionOptions own = options;
-      if (own.mask.defined() && own.mask.dtype() != DType::boolean) {
-        own.mask = to(own.mask, x.dtype());
-      }
-      return scaled_dot_product_attention(mul(x, 0.5), x, mul(x, 2), own);
+  std::vector<bool> sees(24 * 24);
+  for (size_t i = 0; i < sees.size(); ++i) {
+    sees[i] = i % 3 != 0 && i / 24 != 5;  // query 5 sees no key
+  }
+  const Tensor visible = from_vector<bool>(sees, {24, 24}, {.dtype = DType::boolean, .device = kCpu});
+  const Tensor added = randn({3, 24, 24}, {.device = kCpu});
+  for (const auto& [name, options] :
+       std::map<std::string, AttentionOptions>{{"attention", {}},
+                                               {"causal attention", {.scale = 0.4, .causal = true}},
+                                               {"attention, bool mask", {.mask = visible}},
+                                               {"attention, mask", {.mask = added}}}) {
+    Function network([options = options](const Tensor& x) {
+      const AttentionOptions wide{.scale = options.scale,
+                                  .causal = options.causal,
+                                  .mask = options.mask.defined() && options.mask.dtype() == DType::float32
+                                              ? to(options.mask, x.dtype())
+                                              : options.mask};
+      return scaled_dot_product_attention(x, mul(x, -0.5), add(x, 1), wide);
     });
-  };
-  const Tensor bias = randn({16, 16}, {.device = kCpu}, generator);
-  const Tensor numbers = arange(16, DType::int64, kCpu);
-  const Tensor earlier = greater(unsqueeze(numbers, 1), numbers);  // the first query sees no key
-  for (const auto& [name, options] : {std::pair("attention", AttentionOptions{.scale = 0.3}),
-                                      {"attention, causal", AttentionOptions{.causal = true}},
-                                      {"attention, bool mask", AttentionOptions{.mask = earlier}},
-                                      {"attention, mask", AttentionOptions{.mask = bias}}}) {
-    Function network = attention_of(options);
-    write(name, network, squares, 18);
+    write(name, network, images(), 18);
+    write(name, network, images(3), 21);
   }
   std::ofstream(folder / "list.json") << list;
-  CHECK(list.size() >= 56);
+  CHECK(list.size() >= 60);
 }

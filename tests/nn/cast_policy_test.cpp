@@ -14,7 +14,7 @@ using test::error_of;
 
 TEST_CASE("cast policy: the default") {
   const CastPolicy policy;
-  for (const char* op : {"conv2d", "linear", "matmul"}) {
+  for (const char* op : {"conv2d", "linear", "matmul", "scaled_dot_product_attention"}) {
     CHECK(policy.rule(op) == CastRule::lower);
   }
   for (const char* op : {"softmax", "log_softmax", "cross_entropy"}) {

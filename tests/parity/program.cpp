@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "ops/attention/attention.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
 #include "ops/map_norm/norms.h"
@@ -249,6 +250,11 @@ std::map<std::string, Op> other_ops() {
       {"max_pool2d", [](const Step& s) { return max_pool2d(s[0], pool_options(s)); }},
       {"avg_pool2d", [](const Step& s) { return avg_pool2d(s[0], pool_options(s)); }},
       {"adaptive_avg_pool2d", [](const Step& s) { return adaptive_avg_pool2d(s[0], s.pair("output")); }},
+      {"scaled_dot_product_attention",
+       [](const Step& s) {
+         return scaled_dot_product_attention(s[0], s[1], s[2],
+                                             {.scale = s.number("scale"), .causal = s.flag("causal"), .mask = s[3]});
+       }},
       {"softmax", [](const Step& s) { return softmax(s[0], s.integer("axis")); }},
       {"log_softmax", [](const Step& s) { return log_softmax(s[0], s.integer("axis")); }},
       {"cross_entropy",

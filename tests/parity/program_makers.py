@@ -101,7 +101,7 @@ class Maker:
 
     def step(self):
         makers = [self.unary] * 4 + [self.binary] * 5 + [self.in_place] * 4 + [self.shape] * 7 + [self.copying] * 2 + [
-            self.joining, self.reduction, self.reduction, self.product, self.image, self.image, self.loss, self.norm,
+            self.joining, self.reduction, self.reduction, self.product, self.attention, self.image, self.image, self.loss, self.norm,
             self.norm, self.norm]
         return self.rng.choice(makers)()
 
@@ -250,6 +250,22 @@ class Maker:
             return False
         bias = self.parameter(self.variables[weight].shape[0], x) if rng.random() < 0.7 else None
         return self.add("linear", i, weight, bias)
+
+    def attention(self):
+        q = self.pick(lambda x: x.dim() == 4 and x.numel() > 0)
+        if q is None:
+            return False
+        x, rng = self.variables[q], self.rng
+        k = self.pick(lambda y: y.dim() == 4 and y.shape[:2] == x.shape[:2] and y.shape[3] == x.shape[3]
+                      and y.shape[2] > 0 and y.dtype == x.dtype)
+        keys = self.variables[k].shape[2]
+        v = self.pick(lambda y: y.dim() == 4 and y.shape[:3] == (*x.shape[:2], keys) and y.dtype == x.dtype)
+        sizes = (*x.shape[:3], keys)
+        mask = self.pick(lambda y: 2 <= y.dim() <= 4 and y.dtype == x.dtype
+                         and all(a in (1, b) for a, b in zip(reversed(y.shape), reversed(sizes))))
+        mask = mask if rng.random() < 0.5 else None
+        return self.add("scaled_dot_product_attention", q, k, v, mask, scale=rng.choice([0.3, 1.0, -0.7]),
+                        causal=mask is None and rng.random() < 0.4)
 
     def image(self):
         i = self.pick(lambda x: x.dim() == 4 and x.numel() > 0)

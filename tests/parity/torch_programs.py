@@ -6,6 +6,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32, "int64": torch.int64}
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last,
@@ -42,6 +43,12 @@ def prod(x, axes, keepdim):
     for axis in reversed(axes):
         x = x.prod(axis, keepdim=keepdim)
     return x
+
+
+def attention(q, k, v, mask, causal, scale):
+    """By plain ops: the fused ones have no second derivatives."""
+    with sdpa_kernel(SDPBackend.MATH):
+        return F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale)
 
 
 def batch_norm(x, weight, bias):
@@ -146,6 +153,7 @@ OPS = {
                                             count_include_pad=not s["exclude_pad"],
                                             divisor_override=s["divisor_override"] or None),
     "adaptive_avg_pool2d": lambda a, s: F.adaptive_avg_pool2d(a[0], s["output"]),
+    "scaled_dot_product_attention": lambda a, s: attention(*a, s["causal"], s["scale"]),
     "softmax": lambda a, s: a[0].softmax(s["axis"]),
     "log_softmax": lambda a, s: a[0].log_softmax(s["axis"]),
     "cross_entropy": lambda a, s: F.cross_entropy(

@@ -351,6 +351,12 @@ def test_names_and_arguments_of_pytorch() -> None:
     assert norma.cat([x, x], dim=1).flatten(start_dim=1).shape == (2, 24)
     assert norma.clamp(x, min=0, max=1).max().item() <= 1 and norma.softmax(x, dim=-1).shape == x.shape
     assert norma.full([2], fill_value=3).tolist() == [3, 3]
+    q, k = norma.randn([1, 2, 3, 4]), norma.randn([1, 2, 5, 4])
+    y = norma.scaled_dot_product_attention(q, k, k, attn_mask=norma.zeros([5]), scale=0.5)
+    p = norma.softmax(q @ k.transpose(-2, -1) * 0.5, dim=-1)
+    assert y.shape == (1, 2, 3, 4) and np.allclose(y.numpy(), (p @ k).numpy(), atol=1e-6)
+    first = norma.scaled_dot_product_attention(q, k, k, is_causal=True)[:, :, :1]
+    assert np.allclose(first.numpy(), k[:, :, :1].numpy(), atol=1e-6)
 
 
 def test_a_missing_attribute_names_the_nearest() -> None:
