@@ -18,8 +18,6 @@ using nn::make_norm;
 using nn::NormPlacement;
 using ModulePointer = std::shared_ptr<nn::Module>;
 
-constexpr double kInitDeviation = 0.02;
-
 // The settings that all parts of one network share.
 struct Build {
   nn::NormChoice norm;

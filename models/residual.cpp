@@ -66,7 +66,7 @@ Pointwise::Pointwise(int64_t in, int64_t out, const PointwiseOptions& options) {
   weight_ = register_parameter("weight", zeros(options.conv ? Sizes{out, in, 1, 1} : Sizes{out, in}));
   bias_ = register_parameter("bias", zeros({out}));
   if (options.generator != nullptr) {
-    nn::trunc_normal_(weight_, /* std= */ 0.02, *options.generator);
+    nn::trunc_normal_(weight_, kInitDeviation, *options.generator);
   }
 }
 

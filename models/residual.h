@@ -21,9 +21,12 @@ Tensor channels_to_second(const Tensor& x);
 /// x with each channel multiplied by scale (C), or x itself where that is undefined.
 Tensor scaled(const Tensor& x, const Tensor& scale);
 
+/// The deviation of the normal start values of weights in ConvNeXt and ViT.
+inline constexpr double kInitDeviation = 0.02;
+
 struct PointwiseOptions {
   bool conv = false;               ///< the weight is (out, in, 1, 1)
-  Generator* generator = nullptr;  ///< of the start values of the weight, truncated normal with deviation 0.02; else 0
+  Generator* generator = nullptr;  ///< of the start values of the weight, truncated normal; null: zeros
 };
 
 /// A linear layer over the channels at each pixel of (N, in, H, W): a 1x1 convolution. The bias starts at 0.

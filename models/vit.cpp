@@ -23,7 +23,6 @@ using nn::make_norm;
 using nn::NormPlacement;
 using ModulePointer = std::shared_ptr<nn::Module>;
 
-constexpr double kInitDeviation = 0.02;
 constexpr double kClassTokenDeviation = 1e-6;
 
 // The settings that all blocks of one network share.
@@ -109,9 +108,9 @@ class LayerScale : public nn::Module {
 };
 
 // Attention, then an MLP, each in a residual branch with its norms (models/vit.h).
-class Block : public nn::Module {
+class TransformerBlock : public nn::Module {
  public:
-  Block(int64_t width, double drop_path, const Build& build) : placement_(build.placement) {
+  TransformerBlock(int64_t width, double drop_path, const Build& build) : placement_(build.placement) {
     add_branch(1, "attn", std::make_shared<Attention>(width, build), width, drop_path, build);
     add_branch(2, "mlp", std::make_shared<Mlp>(width, MlpOptions{.layers = build.layers}), width, drop_path, build);
   }
@@ -219,7 +218,8 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
   const auto blocks = register_module("blocks", std::make_shared<nn::Sequential>());
   blocks->set_grad_checkpointing(options.grad_checkpointing);
   for (int64_t i = 0; i < config.depth; ++i) {
-    blocks->push_back(std::make_shared<Block>(config.width, drop_path_rate(options.drop_path, i, config.depth), build));
+    blocks->push_back(
+        std::make_shared<TransformerBlock>(config.width, drop_path_rate(options.drop_path, i, config.depth), build));
   }
   blocks_ = blocks;
   const bool one_pixel_is_enough = !nn::norm_definition(build.norm.name).needs_pixels;
