@@ -76,9 +76,6 @@ void check_recipe(const Recipe& recipe) {
   if (!recipe.norm.empty()) {
     nn::parse_norm(recipe.norm);
   }
-  if (!recipe.qk_norm.empty()) {
-    nn::parse_norm(recipe.qk_norm);
-  }
   if (!recipe.from_norm.empty()) {
     nn::parse_norm(recipe.from_norm);
   }

@@ -49,6 +49,9 @@ bool take_word(const SwitchField& field, const std::string& word, Recipe& recipe
   return true;
 }
 bool take_word(const TextField& field, const std::string& word, Recipe& recipe) {
+  if (field.check != nullptr) {
+    field.check(word);
+  }
   recipe.*(field.at) = word;
   return !word.empty();
 }
@@ -209,6 +212,11 @@ void RecipeOption::check_value(const Recipe& recipe) const {
         if constexpr (requires { its.range; }) {
           for (const auto item : items_of(recipe.*(its.at))) {
             check_range("train", name, item, its.range);
+          }
+        }
+        if constexpr (std::is_same_v<std::decay_t<decltype(its)>, TextField>) {
+          if (its.check != nullptr && !(recipe.*(its.at)).empty()) {
+            its.check(recipe.*(its.at));
           }
         }
       },

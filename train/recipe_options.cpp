@@ -101,6 +101,14 @@ std::vector<std::string> pool_names() {
   return {"token", "avg"};
 }
 
+void check_pool(const std::string& text) {
+  check(text == "token" || text == "avg", "train", "global-pool: expected token or avg, got '{}'", text);
+}
+
+void check_norm(const std::string& text) {
+  nn::parse_norm(text);
+}
+
 std::vector<std::string> lr_base_scale_names() {
   return {"linear", "sqrt"};
 }
@@ -148,10 +156,11 @@ std::vector<std::vector<Option>> table() {
              Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
                     "ConvNeXt, ViT: start value of each block's scale; 0 leaves it out",
                     {.on_resume = kFixed, .absent = "1e-6; V2, ViT: 0"}),
-             Option("global-pool", &Recipe::global_pool,
+             Option("global-pool", TextField{&Recipe::global_pool, check_pool},
                     "ViT: what the classifier gets: token (the class token) or avg (the mean of the others)",
                     {.on_resume = kFixed, .absent = "token", .value_name = "NAME", .names = pool_names}),
-             Option("qk-norm", &Recipe::qk_norm, "ViT: the norm of queries and keys, over the channels of a head",
+             Option("qk-norm", TextField{&Recipe::qk_norm, check_norm},
+                    "ViT: the norm of queries and keys, over the channels of a head",
                     {.on_resume = kFixed,
                      .absent = "none",
                      .value_name = "SPEC",
