@@ -52,7 +52,7 @@ int run(const State& state) {
       state.from.empty() ? std::nullopt : std::optional(dialect_of("--from", state.from));
   const models::Dialect to = dialect_of("--to", state.to);
   const train::LoadedWeights given = train::load_weights(input, state.weights);
-  check(given.dialect.has_value(), "convert", "{}: expected names of a ConvNeXt or ResNet of {}, got {}",
+  check(given.dialect.has_value(), "convert", "{}: expected names of a ConvNeXt, ResNet or ViT of {}, got {}",
         input.string(), fmt::join(models::dialect_names(), ", "), excerpt_list(given.in_file));
   const std::string library = models::to_string(*given.dialect);
   // A ResNet's names are the same in both.
@@ -89,13 +89,13 @@ int run(const State& state) {
 
 Command add_convert(CLI::App& program) {
   CLI::App& app = add_subcommand(
-      program, "convert", "Weights of a ConvNeXt or ResNet under the names of another library",
+      program, "convert", "Weights of a ConvNeXt, ResNet or ViT under the names of another library",
       "Examples:\n"
       "  norma convert convnext_tiny.safetensors --to timm --output timm.safetensors\n"
       "  norma convert resnet50-0676ba61.pth --to huggingface --output resnet50.safetensors\n"
       "  norma convert runs/convnext/last.safetensors --to facebook --output facebook.safetensors\n"
-      "Norma's own names are timm's for ConvNeXt and torchvision's, which are also timm's, for ResNet. What stands\n"
-      "before all names, such as module., is taken off.");
+      "Norma's own names are timm's for ConvNeXt and ViT, and torchvision's, which are also timm's, for ResNet. What\n"
+      "stands before all names, such as module., is taken off.");
   auto state = std::make_shared<State>();
   add_words(app, "FILE", state->inputs, "weights (safetensors, or .pth of PyTorch), or a checkpoint");
   add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm, facebook or huggingface")

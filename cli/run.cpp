@@ -76,14 +76,16 @@ int run(const State& state) {
   print_precision_note(precision);
   const MemoryFormat format = state.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous;
 
+  const data::Safetensors file = data::read_tensor_file(state.input);
+  const Tensor images = take(file, state.input, "input", 4, dtype);
   models::ModelOptions options = train::model_options(recipe);
+  options.image_size = images.size(2);
   options.num_classes = state.num_classes;
   options.in_channels = state.in_channels;
   options.patch_size = state.patch_size;
   const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
-    const data::Safetensors file = data::read_tensor_file(state.input);
-    nn::make_lazy_parameters(*model, take(file, state.input, "input", 4, DType::float32).sizes());
+    nn::make_lazy_parameters(*model, images.sizes());
   }
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
@@ -94,8 +96,7 @@ int run(const State& state) {
   }
   model->train(state.train);
 
-  const data::Safetensors file = data::read_tensor_file(state.input);
-  Tensor input = to(take(file, state.input, "input", 4, dtype), format).detach();
+  Tensor input = to(images, format).detach();
   check(input.size(1) == state.in_channels, "run", "input: expected sizes [N, {}, H, W], got {}", state.in_channels,
         to_string(input.sizes()));
   Tensor grad_output;
@@ -144,7 +145,7 @@ Command add_run(CLI::App& program) {
       "Y.safetensors gets 'output'; with --backward 'grad.input' and 'grad.<parameter>' for every parameter; with\n"
       "--train 'buffer.<name>' for every running statistic after the step. All in float32, or float64 with\n"
       "--precision float64. W.safetensors is a state dict with torchvision's names for ResNet and timm's for "
-      "ConvNeXt.\n"
+      "ConvNeXt and ViT.\n"
       "X and Y may also be files of NumPy: .npz, or .npy for the input or the output alone.\n"
       "Example:\n"
       "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
@@ -168,8 +169,8 @@ Command add_run(CLI::App& program) {
   add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");
   add_size("--in-chans", train::ranges::kChannels, state->in_channels, "C", std::to_string(state->in_channels),
            "channels of the input");
-  add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4",
-           "ConvNeXt: size and stride of the first convolution");
+  add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4; ViT: 16",
+           "ConvNeXt, ViT: size and stride of the first convolution");
   state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};

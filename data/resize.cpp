@@ -30,28 +30,14 @@ double keys(double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
 }
 
-/// The windows of the new pixels [begin, end), when `from` pixels become `to`.
+/// The same windows in the kernels' integers.
 std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
-  const double scale = static_cast<double>(from) / static_cast<double>(to);
-  const double wider = std::max(scale, 1.0);
-  const double support = (filter == ResizeFilter::bilinear ? 1 : 2) * wider;
-  std::vector<ResizeWindow> windows(static_cast<size_t>(end - begin));
-  std::vector<double> weights;
-  for (int64_t i = begin; i < end; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const auto first = static_cast<int64_t>(std::max(0.0, centre - support + 0.5));
-    const auto last = std::min(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
-    weights.clear();
-    double sum = 0;
-    for (int64_t j = first; j < last; ++j) {
-      const double x = (static_cast<double>(j) - centre + 0.5) / wider;
-      weights.push_back(filter == ResizeFilter::bilinear ? triangle(x) : keys(x));
-      sum += weights.back();
-    }
-    ResizeWindow& window = windows[static_cast<size_t>(i - begin)];
-    window.first = first;
-    for (const double weight : weights) {
-      window.weights.push_back(static_cast<int32_t>(std::round(weight / sum * (1 << kResizeFractionBits))));
+  std::vector<ResizeWindow> windows;
+  for (const FilterWindow& exact : filter_windows(from, to, begin, end, filter)) {
+    ResizeWindow& window = windows.emplace_back();
+    window.first = exact.first;
+    for (const double weight : exact.weights) {
+      window.weights.push_back(static_cast<int32_t>(std::round(weight * (1 << kResizeFractionBits))));
     }
   }
   return windows;
@@ -100,6 +86,30 @@ Image resize_part(const Image& image, int64_t height, int64_t width, Stretch row
 }
 
 }  // namespace
+
+std::vector<FilterWindow> filter_windows(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
+  const double scale = static_cast<double>(from) / static_cast<double>(to);
+  const double wider = std::max(scale, 1.0);
+  const double support = (filter == ResizeFilter::bilinear ? 1 : 2) * wider;
+  std::vector<FilterWindow> windows(static_cast<size_t>(end - begin));
+  for (int64_t i = begin; i < end; ++i) {
+    const double centre = (static_cast<double>(i) + 0.5) * scale;
+    const auto first = static_cast<int64_t>(std::max(0.0, centre - support + 0.5));
+    const auto last = std::min(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
+    FilterWindow& window = windows[static_cast<size_t>(i - begin)];
+    window.first = first;
+    double sum = 0;
+    for (int64_t j = first; j < last; ++j) {
+      const double x = (static_cast<double>(j) - centre + 0.5) / wider;
+      window.weights.push_back(filter == ResizeFilter::bilinear ? triangle(x) : keys(x));
+      sum += window.weights.back();
+    }
+    for (double& weight : window.weights) {
+      weight /= sum;
+    }
+  }
+  return windows;
+}
 
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter) {
   check_image(kOp, image);

@@ -3,6 +3,7 @@
 #include "data/image_file.h"
 
 #include <cstdint>
+#include <vector>
 
 namespace norma::data {
 
@@ -12,6 +13,15 @@ enum class ResizeFilter : uint8_t {
   bilinear,  ///< a triangle, 1 pixel to each side
   bicubic,   ///< the cubic of Keys (1981) with a = -0.5, 2 pixels to each side
 };
+
+/// The pixels that make a new one: the first, and the weights, whose sum is 1, of it and its neighbors.
+struct FilterWindow {
+  int64_t first = 0;
+  std::vector<double> weights;
+};
+
+/// The windows of the new pixels [begin, end), when a row of `from` pixels becomes one of `to`.
+std::vector<FilterWindow> filter_windows(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter);
 
 /// Resizes an image: first along the rows, then along the columns, each time in bytes rounded to nearest. The bytes are
 /// those of Pillow's Image.resize(), and so of torchvision's Resize on PIL images. One exception: Pillow 13 takes the

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <set>
 
 namespace norma {
@@ -33,6 +34,10 @@ struct Parts {
 
 bool is_resnet(const std::string& name) {
   return name.starts_with("resnet");
+}
+
+bool is_vit(const std::string& name) {
+  return models::network_of(name).starts_with("vit_");
 }
 
 bool torchvision_has(const std::string& name) {
@@ -75,17 +80,17 @@ PythonNorm checked_norm(const nn::NormChoice& choice) {
 /// Throws Error for what no argument of either library can say.
 void check_expressible(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
                        TorchLibrary library) {
-  const bool is_known = is_resnet(name) || name.starts_with("convnext");
-  check(is_known && models::recognize_model(state) == name, kOp, "model: expected a network of {}, got {}",
-        to_string(library), name);
+  const bool is_known = is_resnet(name) || is_vit(name) || name.starts_with("convnext");
+  check(is_known && models::recognize_model(state) == models::network_of(name), kOp,
+        "model: expected a network of {}, got {}", to_string(library), name);
   check(options.conv_layer == "conv", kOp,
         "conv_layer: expected conv, as neither timm nor torchvision has a choice, got {}", options.conv_layer);
   check(options.norm_policy.rules.empty(), kOp,
         "norm_policy: expected none, as timm and torchvision have one norm for all layers");
-  const nn::NormPlacement placement = options.norm_policy.placement.value_or(nn::NormPlacement::inside);
-  check(placement == nn::NormPlacement::inside, kOp,
-        "norm_policy: placement: expected inside, as timm and torchvision have no other, got {}",
-        nn::to_string(placement));
+  const nn::NormPlacement usual = is_vit(name) ? nn::NormPlacement::pre : nn::NormPlacement::inside;
+  const nn::NormPlacement placement = options.norm_policy.placement.value_or(usual);
+  check(placement == usual, kOp, "norm_policy: placement: expected {}, as timm and torchvision have no other, got {}",
+        nn::to_string(usual), nn::to_string(placement));
   if (library == TorchLibrary::torchvision) {
     check(torchvision_has(name), kOp, "model: expected a network of torchvision, got {}; timm has it", name);
     check(options.in_channels == 3, kOp,
@@ -150,6 +155,27 @@ void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std:
   }
 }
 
+void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn::NamedTensors& state, bool own_norm,
+                    const nn::NormChoice& norm) {
+  check(own_norm, kOp, "norm: expected layer2d, as timm's ViT has other norms of tokens than of images, got {}",
+        nn::to_string(norm));
+  const int64_t patch = tensor_of(state, "patch_embed.proj.weight").size(2);
+  const auto patches = static_cast<double>(tensor_of(state, "pos_embed").size(1) - 1);
+  parts.arguments.push_back(fmt::format("img_size={}", patch * std::lround(std::sqrt(patches))));
+  parts.arguments.push_back(fmt::format("patch_size={}", patch));
+  if (tensor_of(state, "fc_norm.weight").defined()) {
+    parts.arguments.emplace_back("global_pool=\"avg\"");
+  }
+  if (tensor_of(state, "blocks.0.ls1.gamma").defined()) {
+    parts.arguments.emplace_back("init_values=1e-5");
+  }
+  if (tensor_of(state, "blocks.0.attn.q_norm.weight").defined()) {
+    check(options.qk_norm.empty() || models::complete_norm("vit_tiny", options.qk_norm) == norm, kOp,
+          "qk_norm: expected layer2d, as timm's ViT has one kind of norm, got {}", options.qk_norm);
+    parts.arguments.emplace_back("qk_norm=True");
+  }
+}
+
 nn::NamedTensors write_torchvision_convnext(Parts& parts, const nn::NamedTensors& state, bool own_norm,
                                             const nn::NormChoice& norm) {
   check(own_norm, kOp,
@@ -211,13 +237,15 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
   }
   parts.imports.insert(timm ? "import timm" : "import torchvision");
   nn::NamedTensors weights = state;
-  const Tensor head = tensor_of(state, is_resnet(name) ? "fc.weight" : "head.fc.weight");
+  const Tensor head = tensor_of(state, is_resnet(name) ? "fc.weight" : is_vit(name) ? "head.weight" : "head.fc.weight");
   parts.arguments.push_back(fmt::format("num_classes={}", head.size(0)));
   if (options.in_channels != 3) {
     parts.arguments.push_back(fmt::format("in_chans={}", options.in_channels));
   }
   if (is_resnet(name)) {
     write_resnet(parts, options, own_norm, norm);
+  } else if (is_vit(name)) {
+    write_timm_vit(parts, options, state, own_norm, norm);
   } else if (timm) {
     write_timm_convnext(parts, state, name, own_norm, norm);
     weights = own_norm ? state : with_conv_mlp(state);
@@ -225,7 +253,8 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
     weights = write_torchvision_convnext(parts, state, own_norm, norm);
   }
   const std::string arguments = fmt::format("{}", fmt::join(parts.arguments, ", "));
-  const std::string call = timm ? fmt::format("timm.create_model(\"{}\", {})", name, arguments)
+  const std::string timm_name = is_vit(name) ? models::network_of(name) + "_patch16_224" : name;
+  const std::string call = timm ? fmt::format("timm.create_model(\"{}\", {})", timm_name, arguments)
                                 : fmt::format("torchvision.models.{}({})", name, arguments);
   const std::string title = fmt::format("{}{} by Norma {} for {}", name, own_norm ? "" : " with norm " + options.norm,
                                         version(), to_string(library));

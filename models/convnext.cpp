@@ -1,16 +1,11 @@
 #include "models/convnext.h"
 
-#include "core/autocast.h"
 #include "core/factory.h"
+#include "models/residual.h"
 #include "nn/conv.h"
 #include "nn/init.h"
 #include "nn/layers.h"
-#include "nn/module_scope.h"
-#include "nn/norm/map_norms.h"
 #include "nn/sequential.h"
-#include "ops/conv/conv.h"
-#include "ops/matmul/matmul.h"
-#include "ops/shape/copy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -22,20 +17,6 @@ namespace {
 using nn::make_norm;
 using nn::NormPlacement;
 using ModulePointer = std::shared_ptr<nn::Module>;
-
-// The name of a block's norm; peri has norm_out, too. Each placement has a name of its own, so that no network reads
-// weights that were trained under another one.
-std::string norm_name(NormPlacement placement) {
-  switch (placement) {
-    case NormPlacement::pre: return "norm_pre";
-    case NormPlacement::post: return "norm_post";
-    case NormPlacement::peri: return "norm_in";
-    default: return "norm";
-  }
-}
-
-constexpr int64_t kMlpRatio = 4;
-constexpr double kInitDeviation = 0.02;
 
 // The settings that all parts of one network share.
 struct Build {
@@ -54,6 +35,9 @@ struct Build {
       nn::trunc_normal_(weight, kInitDeviation, generator);
     }
   }
+  [[nodiscard]] MlpOptions mlp() const {
+    return {.grn = grn, .layers = {.conv = conv_mlp, .generator = initialize ? &generator : nullptr}};
+  }
 };
 
 // A convolution whose kernel is its stride, or a 7x7 depthwise one, with ConvNeXt's start values.
@@ -64,109 +48,6 @@ ModulePointer convolution(int64_t in, int64_t out, int64_t kernel, nn::Conv2dOpt
   return conv;
 }
 
-// A linear layer over the channels at each pixel of (N, in, H, W): a 1x1 convolution.
-class Pointwise : public nn::Module {
- public:
-  Pointwise(int64_t in, int64_t out, const Build& build) {
-    weight_ = register_parameter("weight", zeros(build.conv_mlp ? Sizes{out, in, 1, 1} : Sizes{out, in}));
-    bias_ = register_parameter("bias", zeros({out}));
-    build.fill(weight_);
-  }
-
-  Tensor forward(const Tensor& x) override { return forward_act(x, {}); }
-
-  // activation(scale · (W x + b) + residual), with a scale (out).
-  Tensor forward_act(const Tensor& x, const LinearActOptions& then) {
-    nn::ModuleScope scope(*this, x);
-    return scope.leave(product_act(x, then));
-  }
-
-  [[nodiscard]] std::string name() const override {
-    return fmt::format("Pointwise({}, {})", weight_.size(1), weight_.size(0));
-  }
-
- private:
-  Tensor product_act(const Tensor& x, const LinearActOptions& then) {
-    // channels_last pixels are the rows of a matrix; in contiguous ones a convolution keeps the format.
-    if (x.suggest_memory_format() == MemoryFormat::channels_last) {
-      const Tensor matrix = weight_.rank() == 4 ? view(weight_, {weight_.size(0), weight_.size(1)}) : weight_;
-      const Tensor residual = then.residual.defined() ? permute(then.residual, kToLast) : Tensor();
-      return permute(linear_act(permute(x, kToLast), matrix, bias_,
-                                {.scale = then.scale, .activation = then.activation, .residual = residual}),
-                     {0, 3, 1, 2});
-    }
-    Tensor weight = weight_.rank() == 2 ? view(weight_, {weight_.size(0), weight_.size(1), 1, 1}) : weight_;
-    Tensor bias = bias_;
-    if (then.scale.defined()) {  // scale · (W x + b) = (scale · W) x + scale · b
-      weight = mul(weight, view(then.scale, {-1, 1, 1, 1}));
-      bias = mul(bias, then.scale);
-    }
-    return conv2d_act(x, weight, bias, {}, {.activation = then.activation, .residual = then.residual});
-  }
-
-  static inline const Axes kToLast{0, 2, 3, 1};
-
-  Tensor weight_;
-  Tensor bias_;
-};
-
-// x with each channel multiplied by scale (channels), or x itself where that is undefined.
-Tensor scaled(const Tensor& x, const Tensor& scale) {
-  return scale.defined() ? mul(x, view(scale, {-1, 1, 1})) : x;
-}
-
-// True iff an mlp computes x in channels_last and turns its result back. For contiguous images cuDNN transposes x and
-// the result of each 1x1 convolution, in forward and in both gradients. With the two convolutions of an mlp, that makes
-// 60 passes over x. Turning x and the result takes 8.
-bool is_turned(const Tensor& x) {
-  return conv2d_transposes_contiguous(x.device()) && !x.is_contiguous(MemoryFormat::channels_last);
-}
-
-// f(x) in the format of x.
-template <class F>
-Tensor turned(const Tensor& x, F&& f) {
-  return is_turned(x) ? contiguous(f(contiguous(x, MemoryFormat::channels_last))) : f(x);
-}
-
-// fc1, GELU, a global response norm in V2, fc2.
-class Mlp : public nn::Module {
- public:
-  Mlp(int64_t channels, const Build& build) {
-    fc1_ = register_module("fc1", std::make_shared<Pointwise>(channels, kMlpRatio * channels, build));
-    act_ = register_module("act", std::make_shared<nn::GELU>());
-    if (build.grn) {
-      grn_ = register_module("grn", std::make_shared<nn::GlobalResponseNorm>(kMlpRatio * channels));
-    }
-    fc2_ = register_module("fc2", std::make_shared<Pointwise>(kMlpRatio * channels, channels, build));
-  }
-  Tensor forward(const Tensor& x) override {
-    return turned(x, [&](const Tensor& y) { return (*fc2_)(hidden(y)); });
-  }
-  // scale · mlp(x) + residual; scale and residual may be undefined. Only the hooks of its parts run.
-  Tensor forward_act(const Tensor& x, const Tensor& scale, const Tensor& residual) {
-    const bool hooked = fc2_->has_forward_hooks();
-    if (!hooked && !is_turned(x)) {
-      return fc2_->forward_act(hidden(x), {.scale = scale, .residual = residual});
-    }
-    const Tensor branch = turned(x, [&](const Tensor& y) {
-      return hooked ? scaled((*fc2_)(hidden(y)), scale) : fc2_->forward_act(hidden(y), {.scale = scale});
-    });
-    return residual.defined() ? add(residual, branch) : branch;
-  }
-  [[nodiscard]] std::string name() const override { return "Mlp"; }
-
- private:
-  Tensor hidden(const Tensor& x) {
-    const bool seen_between = fc1_->has_forward_hooks() || act_->has_forward_hooks();
-    const Tensor y = seen_between ? (*act_)((*fc1_)(x)) : fc1_->forward_act(x, {.activation = Activation::gelu});
-    return grn_ ? (*grn_)(y) : y;
-  }
-
-  std::shared_ptr<Pointwise> fc1_;
-  ModulePointer act_, grn_;
-  std::shared_ptr<Pointwise> fc2_;
-};
-
 // x + drop_path(gamma · mlp(norm(depthwise(x)))), or with the norm in another place (models/convnext.h).
 class ConvNextBlock : public nn::Module {
  public:
@@ -176,8 +57,8 @@ class ConvNextBlock : public nn::Module {
     }
     conv_dw_ =
         register_module("conv_dw", convolution(channels, channels, 7, {.padding = 3, .groups = channels}, build));
-    norm_ = register_slot(norm_name(placement_), make_norm(build.norm, channels));
-    mlp_ = register_module("mlp", std::make_shared<Mlp>(channels, build));
+    norm_ = register_slot(convnext_norm_name(placement_), make_norm(build.norm, channels));
+    mlp_ = register_module("mlp", std::make_shared<Mlp>(channels, build.mlp()));
     if (placement_ == NormPlacement::peri) {
       norm_out_ = register_slot("norm_out", make_norm(build.norm, channels));
     }
@@ -187,11 +68,12 @@ class ConvNextBlock : public nn::Module {
   }
 
   Tensor forward(const Tensor& x) override {
+    const ResidualSum to{.scale = gamma_, .drop_path = drop_path_.get()};
     switch (placement_) {
-      case NormPlacement::inside: return plus_mlp(x, (*norm_)((*conv_dw_)(x)));
-      case NormPlacement::pre: return plus_mlp(x, (*conv_dw_)((*norm_)(x)));
-      case NormPlacement::post: return (*norm_)(plus_mlp(x, (*conv_dw_)(x)));
-      case NormPlacement::peri: return plus(x, scaled((*norm_out_)((*mlp_)((*conv_dw_)((*norm_)(x)))), gamma_));
+      case NormPlacement::inside: return to.plus(x, *mlp_, (*norm_)((*conv_dw_)(x)));
+      case NormPlacement::pre: return to.plus(x, *mlp_, (*conv_dw_)((*norm_)(x)));
+      case NormPlacement::post: return (*norm_)(to.plus(x, *mlp_, (*conv_dw_)(x)));
+      case NormPlacement::peri: return to.plus(x, (*norm_out_)((*mlp_)((*conv_dw_)((*norm_)(x)))));
     }
     return {};
   }
@@ -199,25 +81,6 @@ class ConvNextBlock : public nn::Module {
   [[nodiscard]] std::string name() const override { return "ConvNeXtBlock"; }
 
  private:
-  // x + drop_path(branch)
-  Tensor plus(const Tensor& x, const Tensor& branch) const {
-    return add(x, drop_path_ ? (*drop_path_)(branch) : branch);
-  }
-  // x + drop_path(gamma · mlp(y))
-  Tensor plus_mlp(const Tensor& x, const Tensor& y) const {
-    return adds_in_product() ? mlp_->forward_act(y, gamma_, x) : plus(x, scaled_mlp(y));
-  }
-  // The last product of the mlp also scales and adds x, without another pass over memory, where nothing stands between.
-  // Under autocast x has another dtype than the product.
-  [[nodiscard]] bool adds_in_product() const {
-    const bool drops = drop_path_ && (drop_path_->is_training() || drop_path_->has_forward_hooks());
-    return !drops && !mlp_->has_forward_hooks() && !autocast_enabled();
-  }
-  // gamma · mlp(y), in one product unless a hook wants to see mlp(y).
-  Tensor scaled_mlp(const Tensor& y) const {
-    return mlp_->has_forward_hooks() ? scaled((*mlp_)(y), gamma_) : mlp_->forward_act(y, gamma_, {});
-  }
-
   Tensor gamma_;
   ModulePointer conv_dw_, drop_path_;
   nn::ChildSlot norm_, norm_out_;
@@ -270,6 +133,15 @@ class Head : public nn::Module {
 
 }  // namespace
 
+std::string convnext_norm_name(NormPlacement placement) {
+  switch (placement) {
+    case NormPlacement::pre: return "norm_pre";
+    case NormPlacement::post: return "norm_post";
+    case NormPlacement::peri: return "norm_in";
+    default: return "norm";
+  }
+}
+
 ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options) : name_(name) {
   check(!options.small_stem, "model", "small_stem: {} has no such stem; patch_size makes its stem fit small images",
         name);
@@ -305,7 +177,7 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
   for (size_t stage = 0; stage < config.depths.size(); ++stage) {
     std::vector<double> rates;
     for (int64_t i = 0; i < config.depths[stage]; ++i, ++done) {
-      rates.push_back(options.drop_path * static_cast<double>(done) / static_cast<double>(blocks - 1));
+      rates.push_back(drop_path_rate(options.drop_path, done, blocks));
     }
     const int64_t in = config.widths[stage == 0 ? 0 : stage - 1];
     stages->push_back(std::make_shared<Stage>(in, config.widths[stage], config.depths[stage], rates,
@@ -317,18 +189,6 @@ ConvNeXt::ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const 
 
 Tensor ConvNeXt::forward(const Tensor& x) {
   return (*head_)((*stages_)((*stem_)(x)));
-}
-
-std::optional<NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors) {
-  for (const NormPlacement placement : nn::kNormPlacements) {
-    const std::string part = fmt::format(".{}.", norm_name(placement));
-    if (std::ranges::any_of(tensors, [&](const auto& tensor) {
-          return tensor.first.starts_with("stages.") && tensor.first.find(part) != std::string::npos;
-        })) {
-      return placement;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace norma::models

@@ -7,7 +7,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -56,7 +55,8 @@ class ConvNeXt : public nn::Module {
   std::shared_ptr<nn::Module> head_;
 };
 
-/// The placement whose names the norms in a ConvNeXt's blocks have; none where no tensor belongs to one.
-std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors);
+/// The name of a block's norm; peri has norm_out, too. Each placement has a name of its own, so that no network reads
+/// weights that were trained under another one.
+std::string convnext_norm_name(nn::NormPlacement placement);
 
 }  // namespace norma::models

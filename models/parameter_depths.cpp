@@ -33,10 +33,14 @@ std::optional<int64_t> take_number(std::string_view& text) {
 }
 
 Depth place_of(std::string_view name) {
-  for (const std::string_view stem : {"stem.", "conv1.", "bn1."}) {
+  for (const std::string_view stem : {"stem.", "conv1.", "bn1.", "cls_token", "pos_embed", "patch_embed."}) {
     if (name.starts_with(stem)) {
       return kStem;
     }
+  }
+  if (take_prefix(name, "blocks.")) {
+    const auto block = take_number(name);
+    return block && name.starts_with(".") ? Depth{0, *block} : kHead;
   }
   const bool stages = take_prefix(name, "stages.");
   if (!stages && !take_prefix(name, "layer")) {

@@ -3,6 +3,7 @@
 #include "base/nearest_name.h"
 #include "models/convnext.h"
 #include "models/resnet.h"
+#include "models/vit.h"
 #include "nn/conv.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <cstdio>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <utility>
 
 namespace norma::models {
@@ -17,12 +19,14 @@ namespace {
 
 constexpr const char* kNormPlacement = "norm_placement";
 
+enum class Family : uint8_t { resnet, convnext, vit };
+
 /// The features that tell networks apart in their state dicts.
 struct Outline {
-  bool is_convnext = false;
+  Family family = Family::resnet;
   bool variant = false;               // ResNet: bottlenecks; ConvNeXt: global response norms
-  std::array<int64_t, 4> blocks{};    // of each stage
-  std::array<int64_t, 4> channels{};  // ConvNeXt: of each stage
+  std::array<int64_t, 4> blocks{};    // of each stage; a ViT has one
+  std::array<int64_t, 4> channels{};  // ConvNeXt and ViT: of each stage
   bool operator==(const Outline&) const = default;
 };
 
@@ -35,6 +39,24 @@ struct Entry {
   std::vector<std::string> options;  // as ModelDefinition::options
   bool registered = false;
 };
+
+/// A size of patches, where none is asked for, for images below kSmallImage pixels, which would leave nothing of the
+/// usual ones, and for others.
+constexpr int64_t kSmallImage = 64;
+struct PatchSizes {
+  int64_t small;
+  int64_t usual;
+};
+
+std::optional<PatchSizes> patch_sizes(const Entry& entry) {
+  if (!entry.registered && entry.outline.family == Family::convnext) {
+    return PatchSizes{.small = 2, .usual = 4};
+  }
+  if (!entry.registered && entry.outline.family == Family::vit) {
+    return PatchSizes{.small = 4, .usual = 16};
+  }
+  return {};
+}
 
 Entry entry(const std::string& name, const ResNetConfig& config) {
   return {name,
@@ -49,13 +71,25 @@ Entry entry(const std::string& name, const ResNetConfig& config) {
 
 Entry entry(const std::string& name, const ConvNeXtConfig& config) {
   return {name,
-          {.is_convnext = true, .variant = config.grn, .blocks = config.depths, .channels = config.widths},
+          {.family = Family::convnext, .variant = config.grn, .blocks = config.depths, .channels = config.widths},
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
           {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
           std::string(kConvNeXtNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", kNormPlacement}};
+}
+
+Entry entry(const std::string& name, const VitConfig& config) {
+  return {name,
+          {.family = Family::vit, .blocks = {config.depth}, .channels = {config.width}},
+          [config](const std::string& own_name, const ModelOptions& options) {
+            return std::make_shared<VisionTransformer>(own_name, config, options);
+          },
+          {.defaults = {{"eps", std::string(kVitEps)}}},
+          std::string(kVitNorm),
+          {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
+           kNormPlacement}};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -88,13 +122,40 @@ std::deque<Entry>& entries() {
       entry("convnextv2_base", version_2({3, 3, 27, 3}, {128, 256, 512, 1024})),
       entry("convnextv2_large", version_2({3, 3, 27, 3}, {192, 384, 768, 1536})),
       entry("convnextv2_huge", version_2({3, 3, 27, 3}, {352, 704, 1408, 2816})),
+      entry("vit_tiny", VitConfig{.width = 192, .heads = 3}),
+      entry("vit_small", VitConfig{.width = 384, .heads = 6}),
+      entry("vit_base", VitConfig{.width = 768, .heads = 12}),
   };
   return all;
 }
 
+/// timm's name of a ViT, "vit_tiny_patch16_224".
+struct TimmName {
+  std::string network;
+  int64_t patch = 0;
+  int64_t image = 0;
+};
+
+std::optional<TimmName> timm_name(const std::string& name) {
+  for (const char* const pattern : {"vit_%5[a-z]_patch%4d_%4d%n", "deit_%5[a-z]_patch%4d_%4d%n"}) {
+    std::array<char, 6> size{};
+    int patch = 0;
+    int image = 0;
+    int length = 0;
+    if (std::sscanf(name.c_str(), pattern, size.data(), &patch, &image, &length) == 3 &&
+        static_cast<size_t>(length) == name.size() && patch > 0 && image > 0) {
+      TimmName found{.network = fmt::format("vit_{}", size.data()), .patch = patch, .image = image};
+      const bool is_known = std::ranges::any_of(entries(), [&](const Entry& e) { return e.name == found.network; });
+      return is_known ? std::optional(found) : std::nullopt;
+    }
+  }
+  return {};
+}
+
 const Entry& find(const std::string& name) {
+  const std::string network = network_of(name);
   for (const Entry& known : entries()) {
-    if (known.name == name) {
+    if (known.name == network) {
       return known;
     }
   }
@@ -105,7 +166,7 @@ bool takes(const Entry& entry, std::string_view option) {
   return std::find(entry.options.begin(), entry.options.end(), option) != entry.options.end();
 }
 
-/// Throws Error for a set option that the network does not have, since its maker does not check them.
+/// Throws Error for a set option that the network does not have.
 void check_options(const Entry& entry, const ModelOptions& options) {
   const ModelOptions none;
   for (const auto& [name, set] : {std::pair<const char*, bool>{"conv_layer", options.conv_layer != none.conv_layer},
@@ -114,7 +175,9 @@ void check_options(const Entry& entry, const ModelOptions& options) {
                                   {"zero_init_last", options.zero_init_last},
                                   {"layer_scale", options.layer_scale.has_value()},
                                   {"drop_path", options.drop_path > 0},
-                                  {"grad_checkpointing", options.grad_checkpointing}}) {
+                                  {"grad_checkpointing", options.grad_checkpointing},
+                                  {"global_pool", !options.global_pool.empty()},
+                                  {"qk_norm", !options.qk_norm.empty()}}) {
     check(!set || takes(entry, name), "model", "{} has no option {}", entry.name, name);
   }
 }
@@ -134,8 +197,9 @@ void register_model(const std::string& name, ModelDefinition definition) {
   check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
   check(definition.make != nullptr, "register_model", "make: expected a function, got none");
   nn::parse_norm(definition.own_norm);
-  const std::vector<std::string> known = {"conv_layer",  "small_stem", "patch_size",         "zero_init_last",
-                                          "layer_scale", "drop_path",  "grad_checkpointing", kNormPlacement};
+  const std::vector<std::string> known = {"conv_layer",  "small_stem",  "patch_size",         "zero_init_last",
+                                          "layer_scale", "drop_path",   "grad_checkpointing", "global_pool",
+                                          "qk_norm",     kNormPlacement};
   for (const std::string& option : definition.options) {
     check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
           unknown_name("option", option, known));
@@ -157,15 +221,26 @@ void register_model(const std::string& name, ModelDefinition definition) {
                        .registered = true});
 }
 
+std::string network_of(const std::string& name) {
+  const std::optional<TimmName> of_timm = timm_name(name);
+  return of_timm ? of_timm->network : name;
+}
+
 bool is_built_in(const std::string& name) {
-  return std::ranges::any_of(entries(), [&](const Entry& known) { return known.name == name && !known.registered; });
+  return std::ranges::any_of(entries(),
+                             [&](const Entry& known) { return known.name == network_of(name) && !known.registered; });
 }
 
 bool model_takes(const std::string& name, std::string_view option) {
   return takes(find(name), option);
 }
 
-std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& options) {
+std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOptions& given) {
+  ModelOptions options = given;
+  if (const std::optional<TimmName> of_timm = timm_name(name)) {
+    options.patch_size = given.patch_size.value_or(of_timm->patch);
+    options.image_size = given.image_size.value_or(of_timm->image);
+  }
   check(options.num_classes > 0, "model", "num_classes: expected a positive number, got {}", options.num_classes);
   check(options.in_channels > 0, "model", "in_channels: expected a positive number, got {}", options.in_channels);
   check(options.drop_path >= 0 && options.drop_path < 1, "model", "drop_path: expected a value in [0, 1), got {}",
@@ -177,6 +252,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   }
   check_placement(entry, options.norm_policy);
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
+  check_options(entry, options);  // behind the constructor, whose texts say more
   if (!options.norm_policy.rules.empty()) {
     nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
   }
@@ -195,9 +271,15 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
       outline.variant = outline.variant || name.find(".conv3.") != std::string::npos;
     } else if (std::sscanf(name.c_str(), "stages.%1zu.blocks.%3zu.%n", &stage, &block, &length) == 2 && length > 0 &&
                stage < outline.blocks.size()) {
-      outline.is_convnext = true;
+      outline.family = Family::convnext;
       outline.variant = outline.variant || name.find(".grn.") != std::string::npos;
       if (name.ends_with(".conv_dw.weight") && x.numel() > 0 && x.rank() > 0) {
+        outline.channels[stage] = x.size(0);
+      }
+    } else if (std::sscanf(name.c_str(), "blocks.%3zu.%n", &block, &length) == 1 && length > 0) {
+      outline.family = Family::vit;
+      stage = 0;
+      if (name.ends_with(".attn.proj.weight") && x.numel() > 0 && x.rank() > 0) {
         outline.channels[stage] = x.size(0);
       }
     } else {
@@ -213,9 +295,44 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
   return "";
 }
 
-int64_t least_image_size(const std::string& name, int64_t patch_size) {
+std::optional<int64_t> default_patch_size(const std::string& name, int64_t image_size) {
+  if (const std::optional<TimmName> of_timm = timm_name(name)) {
+    return of_timm->patch;
+  }
+  const std::optional<PatchSizes> sizes = patch_sizes(find(name));
+  return sizes ? std::optional(image_size < kSmallImage ? sizes->small : sizes->usual) : std::nullopt;
+}
+
+void check_image_size(std::string_view op, const std::string& name, int64_t image_size, int64_t patch_size) {
+  const Entry& entry = find(name);
+  if (!patch_sizes(entry)) {
+    return;
+  }
+  if (entry.outline.family == Family::vit) {
+    check(image_size % patch_size == 0, op, "img-size: expected a multiple of the patch-size {} of {}, got {}",
+          patch_size, name, image_size);
+    return;
+  }
   constexpr int64_t kHalvings = 3;  // one before each stage but the first
-  return find(name).outline.is_convnext ? patch_size << kHalvings : 1;
+  const int64_t least = patch_size << kHalvings;
+  check(image_size >= least, op, "img-size: expected at least {} for {} with a patch-size of {}, got {}", least, name,
+        patch_size, image_size);
+}
+
+std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors) {
+  for (const nn::NormPlacement placement : nn::kNormPlacements) {
+    const std::string convnext = fmt::format(".{}.", convnext_norm_name(placement));
+    const std::string vit = fmt::format(".{}.", vit_norm_name(1, placement));
+    const bool is_vit = placement != nn::NormPlacement::inside;
+    if (std::ranges::any_of(tensors, [&](const auto& tensor) {
+          const std::string& name = tensor.first;
+          return (name.starts_with("stages.") && name.find(convnext) != std::string::npos) ||
+                 (is_vit && name.starts_with("blocks.") && name.find(vit) != std::string::npos);
+        })) {
+      return placement;
+    }
+  }
+  return std::nullopt;
 }
 
 nn::NormChoice complete_norm(const std::string& name, const std::string& spec) {

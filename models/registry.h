@@ -18,17 +18,23 @@ namespace norma::models {
 struct ModelOptions {
   int64_t num_classes = 1000;
   int64_t in_channels = 3;
-  std::string norm;  ///< any spec of nn/norm/factory.h; "" is the family's own: batch for ResNet, layer2d for ConvNeXt
-  std::string conv_layer = "conv";    ///< a name of nn/conv.h, for the network's convolutions
-  bool small_stem = false;            ///< ResNet: 3x3 stride 1 without pooling, for small images
-  std::optional<int64_t> patch_size;  ///< ConvNeXt: size and stride of the first convolution; 4 by default
-  bool zero_init_last = false;        ///< ResNet: the last norm of each block starts at weight 0
-  std::optional<double> layer_scale;  ///< ConvNeXt: start value of gamma, 1e-6 by default (V2: 0); 0: no layer scale
-  double drop_path = 0;               ///< rate of the last block; it rises linearly from 0 over the blocks
-  bool grad_checkpointing = false;    ///< blocks keep only their inputs for backward: nn/checkpoint.h
-  uint64_t seed = 0;                  ///< of the start values, which depend on it alone
-  nn::NormPolicy norm_policy = {};    ///< other norms for the layers that it names; without rules, none
-  bool initialize = true;             ///< false: zeros for convolutions and linear layers, to be loaded into
+  std::string norm;  ///< any spec of nn/norm/factory.h; "" is the family's own: batch for ResNet, layer2d for others
+  std::string conv_layer = "conv";  ///< a name of nn/conv.h, for the network's convolutions
+  bool small_stem = false;          ///< ResNet: 3x3 stride 1 without pooling, for small images
+  /// ConvNeXt, ViT: size and stride of the first convolution; 4 and 16 by default.
+  std::optional<int64_t> patch_size;
+  bool zero_init_last = false;  ///< ResNet: the last norm of each block starts at weight 0
+  /// ConvNeXt, ViT: start value of gamma, 1e-6 by default (V2, ViT: 0); 0: no layer scale.
+  std::optional<double> layer_scale;
+  double drop_path = 0;             ///< rate of the last block; it rises linearly from 0 over the blocks
+  bool grad_checkpointing = false;  ///< blocks keep only their inputs for backward: nn/checkpoint.h
+  /// ViT: height and width of the images, 224 by default. Other networks take any, and have no use for it.
+  std::optional<int64_t> image_size = {};
+  std::string global_pool = {};     ///< ViT: what the classifier gets, "token" (the default) or "avg"
+  std::string qk_norm = {};         ///< ViT: the norm of queries and keys, over the channels of a head; "": none
+  uint64_t seed = 0;                ///< of the start values, which depend on it alone
+  nn::NormPolicy norm_policy = {};  ///< other norms for the layers that it names; without rules, none
+  bool initialize = true;           ///< false: zeros for convolutions and linear layers, to be loaded into
 };
 
 /// The definition of a network of your own.
@@ -37,8 +43,8 @@ struct ModelDefinition {
   std::function<std::shared_ptr<nn::Module>(const ModelOptions& options)> make;
   std::string own_norm = "batch";  ///< the norm where none is asked for
   /// The options that it takes beside num_classes, in_channels, norm, norm_policy, seed and initialize: conv_layer,
-  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path, grad_checkpointing, norm_placement
-  /// (NormPolicy::placement). Setting any other is an Error.
+  /// small_stem, patch_size, zero_init_last, layer_scale, drop_path, grad_checkpointing, global_pool, qk_norm,
+  /// norm_placement (NormPolicy::placement). Setting any other is an Error.
   std::vector<std::string> options = {};
 };
 
@@ -46,6 +52,10 @@ struct ModelDefinition {
 /// makes one. Throws Error when the name is empty or taken, without a maker, for an unknown norm, and for an option
 /// that no network has.
 void register_model(const std::string& name, ModelDefinition definition);
+
+/// The network that a name stands for: "vit_tiny" for timm's "vit_tiny_patch16_224" and "deit_tiny_patch16_224", any
+/// other name itself.
+std::string network_of(const std::string& name);
 
 /// True iff it is the name of a network of Norma's own, which recognize_model() knows.
 bool is_built_in(const std::string& name);
@@ -66,16 +76,24 @@ std::string own_norm(const std::string& name);
 /// an unknown name or spec.
 nn::NormChoice complete_norm(const std::string& name, const std::string& spec);
 
-/// Height and width of the smallest images that the networks of a name take, from the size of their patches if they
-/// have patches; 1 if they take any image. Throws Error for an unknown name.
-int64_t least_image_size(const std::string& name, int64_t patch_size);
+/// The size of patches of the networks of a name where none is asked for: for images below 64 pixels 2 in a ConvNeXt
+/// and 4 in a ViT, else 4 and 16; for timm's names the one in the name. None for networks without patches. Throws Error
+/// for an unknown name.
+std::optional<int64_t> default_patch_size(const std::string& name, int64_t image_size);
+
+/// Throws Error "op: img-size: …" for images too small for a ConvNeXt with such patches, or not a multiple of a ViT's.
+/// Other networks take any.
+void check_image_size(std::string_view op, const std::string& name, int64_t image_size, int64_t patch_size);
 
 /// The built-in network that could have a state dict of these tensors, by their names and sizes, whatever its norm,
 /// classes and options; "" if there is none. Some of its tensors may be missing.
 std::string recognize_model(const nn::NamedTensors& tensors);
 
+/// The placement whose names the norms in the blocks of a ConvNeXt or ViT have; none where no tensor belongs to one.
+std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors);
+
 /// The names of all networks: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge,
-/// and the registered ones.
+/// vit_tiny … vit_base, and the registered ones. timm's names of a ViT (network_of()) work wherever these do.
 std::vector<std::string> model_names();
 
 }  // namespace norma::models

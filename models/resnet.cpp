@@ -1,5 +1,6 @@
 #include "models/resnet.h"
 
+#include "models/residual.h"
 #include "nn/conv.h"
 #include "nn/init.h"
 #include "nn/layers.h"
@@ -145,7 +146,7 @@ ResNet::ResNet(const std::string& name, const ResNetConfig& config, const ModelO
     auto layer = std::make_shared<nn::Sequential>();
     layer->set_grad_checkpointing(options.grad_checkpointing);
     for (int64_t i = 0; i < config.layers[stage]; ++i, ++done) {
-      const double rate = options.drop_path * static_cast<double>(done) / static_cast<double>(blocks - 1);
+      const double rate = drop_path_rate(options.drop_path, done, blocks);
       const int64_t stride = stage > 0 && i == 0 ? 2 : 1;
       layer->push_back(
           std::make_shared<Block>(BlockShape{.in = in, .width = kWidths[stage], .stride = stride, .drop_path = rate},

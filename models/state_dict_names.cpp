@@ -62,11 +62,33 @@ std::vector<Row> make_rows() {
       }
     }
   }
+  for (const auto& [torchvision, timm] : {std::pair("ln_1", "norm1"),
+                                          {"self_attention.in_proj_weight", "attn.qkv.weight"},
+                                          {"self_attention.in_proj_bias", "attn.qkv.bias"},
+                                          {"self_attention.out_proj", "attn.proj"},
+                                          {"ln_2", "norm2"},
+                                          {"mlp.0", "mlp.fc1"},
+                                          {"mlp.3", "mlp.fc2"},
+                                          {"mlp.linear_1", "mlp.fc1"},
+                                          {"mlp.linear_2", "mlp.fc2"}}) {
+    rows.push_back(
+        {fmt::format("encoder.layers.encoder_layer_#.{}", torchvision), fmt::format("blocks.#.{}", timm), "", ""});
+  }
+  for (const char* const timm_only : {"norm1_post", "norm1_in", "norm1_out", "norm2_post", "norm2_in", "norm2_out",
+                                      "attn.q_norm", "attn.k_norm", "ls1", "ls2"}) {
+    rows.push_back({"", fmt::format("blocks.#.{}", timm_only), "", ""});
+  }
   rows.insert(rows.end(), {{"conv1", "conv1", "", "embedder.embedder.convolution"},
                            {"bn1", "bn1", "", "embedder.embedder.normalization"},
                            {"fc", "fc", "", "classifier.1"},
                            {"classifier.0", "head.norm", "norm", "layernorm"},
-                           {"classifier.2", "head.fc", "head", "classifier"}});
+                           {"classifier.2", "head.fc", "head", "classifier"},
+                           {"class_token", "cls_token", "", ""},
+                           {"encoder.pos_embedding", "pos_embed", "", ""},
+                           {"conv_proj", "patch_embed.proj", "", ""},
+                           {"encoder.ln", "norm", "", ""},
+                           {"", "fc_norm", "", ""},
+                           {"heads.head", "head", "", ""}});
   return rows;
 }
 
@@ -152,9 +174,11 @@ Tensor with_sizes_of(const std::string& name, const Tensor& x, Dialect dialect, 
   return x.sizes() == sizes || x.numel() != sizes.numel() ? x : reshape(x, sizes);
 }
 
-/// Of timm's networks, those with two blocks in the first stage have convolutions in their MLPs.
+/// Of timm's ConvNeXts, those with two blocks in the first stage have convolutions in their MLPs.
 bool has_conv_mlp(const nn::NamedTensors& timm) {
-  return std::ranges::none_of(timm, [](const auto& tensor) { return tensor.first.starts_with("stages.0.blocks.2."); });
+  return std::ranges::none_of(timm, [](const auto& tensor) {
+    return tensor.first.starts_with("stages.0.blocks.2.") || tensor.first.starts_with("blocks.");
+  });
 }
 
 /// What stands behind a prefix of a file.
@@ -189,12 +213,16 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
         names[i] = std::move(own);
         ++known;
       }
-      if (names[i].starts_with("stages.") || names[i].starts_with("layer")) {
+      if (names[i].starts_with("stages.") || names[i].starts_with("layer") || names[i].starts_with("blocks.")) {
         blocks.emplace_back(names[i], tensors[behind.places[i]].second);
       }
     }
-    // "head.weight" alone may be of any network.
-    const bool telling = dialect == Dialect::timm || dialect == Dialect::torchvision || !blocks.empty();
+    // "head.weight" and "norm.weight" alone may be of any network.
+    const bool ends_alone = std::ranges::all_of(behind.names, [](const std::string& name) {
+      return name == "head.weight" || name == "head.bias" || name.starts_with("norm.");
+    });
+    const bool of_two = (dialect == Dialect::timm || dialect == Dialect::torchvision) && !ends_alone;
+    const bool telling = of_two || !blocks.empty();
     if ((known > 0 && known == names.size() && telling) || !recognize_model(blocks).empty()) {
       // Names of ResNets are torchvision's, too, and more people know them as those.
       const bool is_resnet = std::ranges::any_of(
@@ -280,7 +308,8 @@ std::vector<std::string> possible_prefixes(const nn::NamedTensors& tensors) {
   for (const auto& [name, x] : tensors) {
     for (const std::string_view first :
          {"conv1.weight", "stem.0.weight", "features.0.0.weight", "downsample_layers.0.0.weight",
-          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight"}) {
+          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight", "patch_embed.proj.weight",
+          "conv_proj.weight"}) {
       if (name.ends_with(first)) {
         std::string prefix = name.substr(0, name.size() - first.size());
         for (const std::string_view base : kBases) {  // the classifier stands beside it

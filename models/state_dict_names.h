@@ -10,7 +10,8 @@
 namespace norma::models {
 
 /// The library whose names and sizes a state dict's tensors have. Norma's own are timm's; for a ResNet, torchvision's
-/// are the same.
+/// are the same. Facebook's code for ViTs (DeiT, DINO) has timm's names; Hugging Face's, which have tensors of their
+/// own for q, k and v, are not read.
 enum class Dialect { torchvision, timm, facebook, huggingface };
 
 /// "torchvision", "timm", "facebook", "huggingface".
@@ -33,21 +34,22 @@ struct FindOptions {
   std::string prefix;      ///< a part of the prefix, "encoder_q", where a file has several networks; "": any
 };
 
-/// Finds the weights of a ConvNeXt or ResNet behind any prefix, by the names that a library gives them. In a file of no
-/// known network, where it has dicts: those in "state_dict", "model_state_dict", "model", "net" or "weights", behind
-/// the wrappers module., model. and _orig_mod. that all names have. Layer scale is (C, 1, 1) in torchvision and (C)
-/// elsewhere; the weights of V2's response norms are (1, 1, 1, C) in Facebook's and Hugging Face's code and (C) in
+/// Finds the weights of a ConvNeXt, ResNet or ViT behind any prefix, by the names that a library gives them. In a file
+/// of no known network, where it has dicts: those in "state_dict", "model_state_dict", "model", "net" or "weights",
+/// behind the wrappers module., model. and _orig_mod. that all names have. Layer scale is (C, 1, 1) in torchvision and
+/// (C) elsewhere; the weights of V2's response norms are (1, 1, 1, C) in Facebook's and Hugging Face's code and (C) in
 /// timm; the two layers of an MLP are linear in all but timm's small networks, where they are convolutions. Throws
 /// Error "weights: FILE: …" for a file with several networks, of which `options` names none, and without averages where
 /// they are asked for.
 FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tensors, const FindOptions& options = {});
 
-/// True iff a part of Norma's ConvNeXts or ResNets has the first word of the name: "stages", "layer1", "fc". A tensor
+/// True iff a part of Norma's networks has the first word of the name: "stages", "layer1", "fc". A tensor
 /// of another name stands beside the network.
 bool is_in_network(std::string_view name);
 
-/// Tensors of a ConvNeXt or ResNet with the names and sizes of another library than Norma's. Throws Error "convert:
-/// tensor 'x': …" for one that the library does not have: of ConvNeXt V2 in torchvision, of ResNets in Facebook's code.
+/// Tensors of a ConvNeXt, ResNet or ViT with the names and sizes of another library than Norma's. Throws Error
+/// "convert: tensor 'x': …" for one that the library does not have: of ConvNeXt V2 in torchvision, of ResNets in
+/// Facebook's code.
 nn::NamedTensors renamed(const nn::NamedTensors& tensors, Dialect to);
 
 }  // namespace norma::models

@@ -42,6 +42,7 @@ Recipe recipe_before(const Recipe& recipe) {
       const Recipe of_run = recipe_of(head);
       before.norm_policy = of_run.norm_policy;
       before.norm_policy_file = of_run.norm_policy_file;
+      before.qk_norm = of_run.qk_norm;
     }
     before.norm = head.norm;
     return before;

@@ -20,10 +20,6 @@ namespace norma::train {
 
 namespace {
 
-/// Smaller images do not suit ConvNeXt's patches of 4 pixels: the four stages would shrink 32 pixels to one.
-constexpr int64_t kSmallImage = 64;
-constexpr int64_t kPatchSize = 4;  ///< ConvNeXt's default
-
 using Json = nlohmann::ordered_json;
 
 template <class T>
@@ -42,10 +38,7 @@ std::string file_key(const RecipeOption& option) {
 
 /// The option, or its default for this model and size of images.
 std::optional<int64_t> patch_size_of(const Recipe& recipe) {
-  if (!recipe.patch_size && models::model_takes(recipe.model, "patch_size") && recipe.image_size < kSmallImage) {
-    return 2;
-  }
-  return recipe.patch_size;
+  return recipe.patch_size ? recipe.patch_size : models::default_patch_size(recipe.model, recipe.image_size);
 }
 
 nn::NormPolicy policy_of(const Recipe& recipe) {
@@ -57,7 +50,14 @@ nn::NormPolicy policy_of(const Recipe& recipe) {
 
 void check_norm_policy(const Recipe& recipe) {
   if (!recipe.norm_policy.empty()) {
-    models::create_model(recipe.model, {.norm_policy = policy_of(recipe), .initialize = false});
+    models::ModelOptions options{.norm_policy = policy_of(recipe), .initialize = false};
+    if (models::model_takes(recipe.model, "global_pool")) {  // decides which norms there are
+      options.patch_size = patch_size_of(recipe);
+      options.image_size = recipe.image_size;
+      options.global_pool = recipe.global_pool;
+      options.qk_norm = recipe.qk_norm;
+    }
+    models::create_model(recipe.model, options);
   }
 }
 
@@ -87,10 +87,9 @@ void check_recipe(const Recipe& recipe) {
   check(recipe.crop_padding <= recipe.image_size, "train", "random-crop: expected at most the {} of img-size, got {}",
         recipe.image_size, recipe.crop_padding);
   check_augmentation(recipe);
-  const int64_t patch_size = patch_size_of(recipe).value_or(kPatchSize);
-  const int64_t least = models::least_image_size(recipe.model, patch_size);
-  check(recipe.image_size >= least, "train", "img-size: expected at least {} for {} with a patch-size of {}, got {}",
-        least, recipe.model, patch_size, recipe.image_size);
+  if (const std::optional<int64_t> patch_size = patch_size_of(recipe)) {
+    models::check_image_size("train", recipe.model, recipe.image_size, *patch_size);
+  }
   check_optimization(recipe);
 }
 
@@ -220,6 +219,9 @@ models::ModelOptions model_options(const Recipe& recipe) {
           .layer_scale = recipe.layer_scale,
           .drop_path = recipe.drop_path,
           .grad_checkpointing = recipe.grad_checkpointing,
+          .image_size = recipe.image_size,
+          .global_pool = recipe.global_pool,
+          .qk_norm = recipe.qk_norm,
           .seed = recipe.seed,
           .norm_policy = policy_of(recipe)};
 }

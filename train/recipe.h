@@ -24,8 +24,10 @@ struct Recipe {
   std::string norm_policy_file;     ///< where it came from, for messages
   std::string conv_layer = "conv";  ///< a name of nn/conv.h
   bool small_stem = false;
-  std::optional<int64_t> patch_size;  ///< none: 2 for a ConvNeXt on images below 64 pixels, else the family's own
+  std::optional<int64_t> patch_size;  ///< none: models::default_patch_size()
   std::optional<double> layer_scale;
+  std::string global_pool;  ///< of a ViT; "": token
+  std::string qk_norm;      ///< of a ViT; "": none
   bool zero_init_last = false;
   double drop_path = 0;
   bool grad_checkpointing = false;

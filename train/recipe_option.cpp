@@ -49,6 +49,9 @@ bool take_word(const SwitchField& field, const std::string& word, Recipe& recipe
   return true;
 }
 bool take_word(const TextField& field, const std::string& word, Recipe& recipe) {
+  if (field.check != nullptr) {
+    field.check(word);
+  }
   recipe.*(field.at) = word;
   return !word.empty();
 }
@@ -211,11 +214,17 @@ void RecipeOption::check_value(const Recipe& recipe) const {
             check_range("train", name, item, its.range);
           }
         }
+        if constexpr (std::is_same_v<std::decay_t<decltype(its)>, TextField>) {
+          if (its.check != nullptr && !(recipe.*(its.at)).empty()) {
+            its.check(recipe.*(its.at));
+          }
+        }
       },
       field);
   if (!kind.empty()) {
     const Words known = names();
-    const std::string& value = recipe.*(std::get<TextField>(field).at);
+    const std::string& text = recipe.*(std::get<TextField>(field).at);
+    const std::string value = kind == "model" ? models::network_of(text) : text;
     check(std::find(known.begin(), known.end(), value) != known.end(), "train", "{}{}",
           kind == "name" ? name + ": " : "", unknown_name(kind, value, known));
   }

@@ -67,6 +67,7 @@ struct SwitchField {
 };
 struct TextField {
   std::string Recipe::*at;
+  void (*check)(const std::string& text) = nullptr;  ///< throws Error for an invalid text; null: checked elsewhere
 };
 struct TextsField {
   std::vector<std::string> Recipe::*at;

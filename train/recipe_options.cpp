@@ -97,6 +97,18 @@ void check_freeze(const std::string& text) {
   nn::freeze_patterns(text);
 }
 
+std::vector<std::string> pool_names() {
+  return {"token", "avg"};
+}
+
+void check_pool(const std::string& text) {
+  check(text == "token" || text == "avg", "train", "global-pool: expected token or avg, got '{}'", text);
+}
+
+void check_norm(const std::string& text) {
+  nn::parse_norm(text);
+}
+
 std::vector<std::string> lr_base_scale_names() {
   return {"linear", "sqrt"};
 }
@@ -117,7 +129,8 @@ std::vector<std::vector<Option>> table() {
   return {
       about(Part::model, kNetwork,
             {Option("model", &Recipe::model,
-                    "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge",
+                    "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge, "
+                    "vit_tiny … vit_base",
                     {.on_resume = kFixed, .names = models::model_names, .kind = "model"}),
              Option("norm", &Recipe::norm,
                     "{names}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: "
@@ -135,11 +148,24 @@ std::vector<std::vector<Option>> table() {
              Option("small-stem", &Recipe::small_stem,
                     "ResNet: begin with a 3x3 convolution without stride and pooling, for small images",
                     {.on_resume = kFixed}),
-             Option("patch-size", &Recipe::patch_size, {1, 1024}, "ConvNeXt: size and stride of the first convolution",
-                    {.on_resume = kFixed, .absent = "2 for images below 64 pixels, else 4", .value_name = "P"}),
+             Option("patch-size", &Recipe::patch_size, {1, 1024},
+                    "ConvNeXt, ViT: size and stride of the first convolution",
+                    {.on_resume = kFixed,
+                     .absent = "2 for images below 64 pixels, else 4; ViT: 4, else 16",
+                     .value_name = "P"}),
              Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
-                    "ConvNeXt: start value of each block's scale; 0 leaves it out",
-                    {.on_resume = kFixed, .absent = "1e-6; V2: 0"}),
+                    "ConvNeXt, ViT: start value of each block's scale; 0 leaves it out",
+                    {.on_resume = kFixed, .absent = "1e-6; V2, ViT: 0"}),
+             Option("global-pool", TextField{&Recipe::global_pool, check_pool},
+                    "ViT: what the classifier gets: token (the class token) or avg (the mean of the others)",
+                    {.on_resume = kFixed, .absent = "token", .value_name = "NAME", .names = pool_names}),
+             Option("qk-norm", TextField{&Recipe::qk_norm, check_norm},
+                    "ViT: the norm of queries and keys, over the channels of a head",
+                    {.on_resume = kFixed,
+                     .absent = "none",
+                     .value_name = "SPEC",
+                     .expected = "a norm",
+                     .names = nn::norm_names}),
              Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0",
                     {.on_resume = kFixed}),
              Option("drop-path", &Recipe::drop_path, kBelowOne,

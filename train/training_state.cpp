@@ -79,8 +79,8 @@ Recipe recipe_of(const Checkpoint& checkpoint) {
   same("seed", recipe.seed, checkpoint.seed);
   if (!checkpoint.model.empty() && models::is_built_in(recipe.model)) {  // before somebody makes a large network for it
     const std::string network = models::recognize_model(checkpoint.model);
-    check(network == recipe.model, "checkpoint", "expected the tensors of {}, got those of {}", recipe.model,
-          network.empty() ? "no known network" : network);
+    check(network == models::network_of(recipe.model), "checkpoint", "expected the tensors of {}, got those of {}",
+          recipe.model, network.empty() ? "no known network" : network);
   }
   return recipe;
 }

@@ -5,13 +5,17 @@
 #include "base/sha256.h"
 #include "core/copy.h"
 #include "core/dtype.h"
+#include "core/factory.h"
 #include "core/tape.h"
-#include "models/convnext.h"
+#include "data/resize.h"
 #include "models/parameter_depths.h"
 #include "models/registry.h"
 #include "nn/norm/norm.h"
+#include "ops/matmul/matmul.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/join.h"
+#include "ops/shape/view.h"
 #include "train/dataset_notes.h"
 #include "train/training_state.h"
 
@@ -89,6 +93,69 @@ std::set<std::string> paths_of_norms(const nn::Module& model, const Recipe& reci
     }
   }
   return paths;
+}
+
+/// The (to, from) matrix that resizes a row of pixels, float64.
+Tensor resizing(int64_t from, int64_t to) {
+  const Tensor matrix = zeros({to, from}, {.dtype = DType::float64});
+  double* values = matrix.data<double>();
+  for (const data::FilterWindow& window : data::filter_windows(from, to, 0, to, data::ResizeFilter::bicubic)) {
+    std::ranges::copy(window.weights, values + window.first);
+    values += from;
+  }
+  return matrix;
+}
+
+/// The side of a square grid of patches for a ViT's positions (1, 1 + side², C), the first of the class token; 0 if
+/// they are none.
+int64_t side_of(const Tensor& positions) {
+  if (positions.rank() != 3 || positions.size(0) != 1 || positions.size(1) < 2) {
+    return 0;
+  }
+  const auto side = static_cast<int64_t>(std::lround(std::sqrt(static_cast<double>(positions.size(1) - 1))));
+  return side * side == positions.size(1) - 1 ? side : 0;
+}
+
+/// A ViT's positions for another grid, by timm's rule (resample_abs_pos_embed): the class token keeps its own, the grid
+/// is resized as an image with a bicubic filter that widens where it shrinks. The result is float32.
+Tensor resized_positions(const Tensor& positions, int64_t from, int64_t to) {
+  const NoGradGuard no_grad;
+  const int64_t width = positions.size(2);
+  const Tensor rows = norma::to(to_device(positions.detach(), kCpu), DType::float64);
+  const Tensor matrix = resizing(from, to);
+  const Tensor grid = reshape(narrow(rows, 1, 1, from * from), {from, from * width});
+  const Tensor columns = reshape(matmul(matrix, grid), {to, from, width});  // (from, C) of each new row
+  const Tensor resized = reshape(matmul(matrix, columns), {1, to * to, width});
+  return norma::to(cat({narrow(rows, 1, 0, 1), resized}, 1), DType::float32);
+}
+
+/// Throws Error for a ViT whose patches have another size than the file's.
+void check_patch_size(const std::filesystem::path& file, const Recipe& recipe, const Tensor& own, const Tensor& given) {
+  check(given.rank() != 4 || given.size(2) == own.size(2), kOp,
+        "{}: expected patches of {} pixels, as of this {}, got {}; --patch-size says which the network has",
+        file.string(), own.size(2), recipe.model, given.rank() == 4 ? given.size(2) : 0);
+}
+
+/// Where a ViT's recipe leaves options open, those that the names and sizes of its weights show.
+void take_options_of(Recipe& recipe, const nn::NamedTensors& tensors) {
+  if (!models::model_takes(recipe.model, "global_pool")) {
+    return;
+  }
+  const std::string q_norm = "blocks.0.attn.q_norm.";
+  const std::map<std::string, Tensor> by_name(tensors.begin(), tensors.end());
+  const auto patches = by_name.find("patch_embed.proj.weight");
+  if (!recipe.patch_size && patches != by_name.end() && patches->second.rank() == 4) {
+    recipe.patch_size = patches->second.size(2);
+  }
+  if (!recipe.layer_scale && by_name.contains("blocks.0.ls1.gamma")) {
+    recipe.layer_scale = 1;
+  }
+  if (recipe.global_pool.empty() && by_name.contains("fc_norm.weight")) {
+    recipe.global_pool = "avg";
+  }
+  if (recipe.qk_norm.empty() && by_name.contains(q_norm + "weight")) {
+    recipe.qk_norm = by_name.contains(q_norm + "bias") ? "layer2d" : "rms2d";
+  }
 }
 
 std::string list_text(std::string_view before, const std::vector<std::string>& names) {
@@ -180,12 +247,24 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
   nn::NamedTensors dict;
   std::vector<std::string> anew;
   std::vector<std::string> unused;
+  std::string resized;
   std::set<std::string> parts;  // of the network
   size_t taken = 0;
   const nn::NamedTensors own = model.state_dict();
   for (const auto& [name, x] : own) {
     parts.insert(first_part(name));
     const auto found = left.find(name);
+    if (found != left.end() && name == "patch_embed.proj.weight") {
+      check_patch_size(file, recipe, x, found->second);
+    }
+    if (found != left.end() && name == "pos_embed" && found->second.numel() != x.numel()) {
+      const int64_t from = side_of(found->second);
+      const int64_t to = side_of(x);
+      if (from > 0 && to > 0 && found->second.size(2) == x.size(2)) {
+        found->second = resized_positions(found->second, from, to);
+        resized = fmt::format("; pos_embed is resized from {0} x {0} to {1} x {1} patches", from, to);
+      }
+    }
     const bool fits = found != left.end() && found->second.numel() == x.numel();
     const bool of_head = module_of(name) == head;
     if (fits && !(of_head && fit.reset_head)) {
@@ -227,11 +306,11 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
     fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), recipe.model, origin_of(given),
          error.what());
   }
-  const bool all = given.as_they_are && anew.empty() && unused.empty();
+  const bool all = given.as_they_are && anew.empty() && unused.empty() && resized.empty();
   return all && !fit.start_values
              ? ""
-             : fmt::format("{}: {} of {} tensors are taken from {}{}{}{}", op, taken, own.size(), file.string(),
-                           given.text, list_text("start values", anew), list_text("not used", unused));
+             : fmt::format("{}: {} of {} tensors are taken from {}{}{}{}{}", op, taken, own.size(), file.string(),
+                           given.text, list_text("start values", anew), list_text("not used", unused), resized);
 }
 
 std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
@@ -239,19 +318,21 @@ std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& reci
                                          const std::function<void(const std::string&)>& say) {
   const LoadedWeights given = load_weights(file, options);
   const std::string network = models::recognize_model(given.tensors);
-  check(network == recipe.model || !models::is_built_in(recipe.model), kOp,
+  check(network == models::network_of(recipe.model) || !models::is_built_in(recipe.model), kOp,
         "{}: expected those of this {}, got a file {}, with the tensors {}", file.string(), recipe.model,
         origin_of(given), excerpt_list(given.in_file));
   for (const auto& [name, x] : given.tensors) {
-    if (x.rank() == 2 && x.size(0) != classes && (name == "fc.weight" || name == "head.fc.weight")) {
+    if (x.rank() == 2 && x.size(0) != classes &&
+        (name == "fc.weight" || name == "head.fc.weight" || name == "head.weight")) {
       fail(kOp, "{}: expected a classifier of {} classes, got one of {}; --num-classes says how many the file has",
            file.string(), classes, x.size(0));
     }
   }
   Recipe plain = in_full_precision(recipe);
+  take_options_of(plain, given.tensors);
   plain.channels_last = false;
   const auto model = make_model(plain, classes, /* initialize= */ false);
-  if (const std::string line = load_model_weights(op, *model, recipe, file, given); !line.empty()) {
+  if (const std::string line = load_model_weights(op, *model, plain, file, given); !line.empty()) {
     say(line);
   }
   if (recipe.channels_last) {

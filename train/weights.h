@@ -23,15 +23,17 @@ struct FitOptions {
 
 /// Loads the weights of a file, as load_weights() gives them, into `model`, the network of `recipe`. Returns a line
 /// that begins with `op` and names what was taken and what was not; "" if that is all of the file and of the network,
-/// under its names. Throws Error "op: FILE: …" for numbers that are not finite, and "weights: FILE: …" for tensors that
-/// do not fit: with the file's own network, the number of names that differ, and the first of them.
+/// under its names. A ViT's positions are resized where the file has another grid of patches, as by timm. Throws Error
+/// "op: FILE: …" for numbers that are not finite, and "weights: FILE: …" for tensors that do not fit: with the file's
+/// own network, the number of names that differ, and the first of them.
 std::string load_model_weights(std::string_view op, nn::Module& model, const Recipe& recipe,
                                const std::filesystem::path& file, const LoadedWeights& weights,
                                const FitOptions& fit = {});
 
-/// Makes the network of a recipe, in its full precision, with the weights of a file. Before it takes memory for them,
-/// it throws Error "weights: FILE: …" for a file of another network, or with another number of classes. `say` gets
-/// the line of load_model_weights() unless it is "".
+/// Makes the network of a recipe, in its full precision, with the weights of a file. Where a ViT's recipe leaves them
+/// open, patch_size, layer_scale, global_pool and qk_norm are those that the file's tensors show. Before it takes
+/// memory for them, it throws Error "weights: FILE: …" for a file of another network, or with another number of
+/// classes. `say` gets the line of load_model_weights() unless it is "".
 std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
                                          const std::function<void(const std::string&)>& say);

@@ -73,7 +73,7 @@ std::vector<std::string> expand_models(const std::vector<std::string>& patterns)
   };
   for (const std::string& pattern : patterns) {
     if (!is_pattern(pattern)) {
-      check_known("model", pattern, known);
+      check_known("model", models::network_of(pattern), known);
       add(pattern);
       continue;
     }

@@ -77,8 +77,11 @@ Finding check_networks(const Subject& subject) {
   train::Recipe convnext;
   convnext.model = "convnext_atto";
   convnext.patch_size = 4;
+  train::Recipe vit;
+  vit.model = "vit_tiny";
+  vit.patch_size = 8;
   std::string refused;
-  for (train::Recipe recipe : {resnet, convnext}) {
+  for (train::Recipe recipe : {resnet, convnext, vit}) {
     recipe.norm = nn::to_string(subject.choice);
     std::shared_ptr<nn::Module> model;
     try {
@@ -92,7 +95,7 @@ Finding check_networks(const Subject& subject) {
   if (!refused.empty()) {
     return {CheckOutcome::noted, refused};
   }
-  return {CheckOutcome::passed, "two steps of resnet18 and convnext_atto"};
+  return {CheckOutcome::passed, "two steps of resnet18, convnext_atto and vit_tiny"};
 }
 
 Finding check_speed(const Subject& subject) {

@@ -48,7 +48,7 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
     recipe.data_dir.clear();
   }
   const std::vector<std::string> known = models::model_names();
-  if (std::find(known.begin(), known.end(), settings.model) == known.end()) {
+  if (std::find(known.begin(), known.end(), models::network_of(settings.model)) == known.end()) {
     return recipe;  // the value is of a program that had registered more
   }
   const auto takes = [&](std::string_view option) { return models::model_takes(settings.model, option); };
@@ -59,6 +59,12 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   }
   if (!takes("layer_scale")) {
     recipe.layer_scale.reset();
+  }
+  if (!takes("global_pool")) {
+    recipe.global_pool.clear();
+  }
+  if (!takes("qk_norm")) {
+    recipe.qk_norm.clear();
   }
   return recipe;
 }

@@ -19,9 +19,18 @@ bool is_one_of(const nn::Module& module) {
   return (... || (dynamic_cast<const Ms*>(&module) != nullptr));
 }
 
+/// True iff the module's weight has two or four axes, which that of no norm has: a matrix product over the channels may
+/// be a module of its own kind.
+bool has_matrix(const nn::Module& module) {
+  return module.children().empty() && std::ranges::any_of(module.named_parameters(), [](const auto& parameter) {
+           const auto& [name, x] = parameter;
+           return name == "weight" && (x.rank() == 2 || x.rank() == 4);
+         });
+}
+
 /// True iff the module contains a convolution or a matrix product.
 bool has_product(const nn::Module& module) {
-  return is_one_of<nn::ConvolutionModule, nn::Linear>(module) ||
+  return is_one_of<nn::ConvolutionModule, nn::Linear>(module) || has_matrix(module) ||
          std::any_of(module.children().begin(), module.children().end(),
                      [](const auto& child) { return has_product(*child.second); });
 }
@@ -34,7 +43,6 @@ bool is_norm(const nn::Module& module, bool in_slot) {
   return is_one_of<nn::Norm>(module) || (in_slot && !something_else && !has_product(module));
 }
 
-/// A matrix product over the channels may be a module of its own kind, with a weight of two axes that no norm has.
 LayerKind kind_of(const nn::Module& module, bool in_slot) {
   if (is_norm(module, in_slot)) {
     return LayerKind::norm;
@@ -42,15 +50,7 @@ LayerKind kind_of(const nn::Module& module, bool in_slot) {
   if (is_one_of<nn::ConvolutionModule>(module)) {
     return LayerKind::convolution;
   }
-  if (is_one_of<nn::Linear>(module)) {
-    return LayerKind::linear;
-  }
-  for (const auto& [name, x] : module.named_parameters()) {
-    if (name == "weight" && module.children().empty() && (x.rank() == 2 || x.rank() == 4)) {
-      return LayerKind::linear;
-    }
-  }
-  return LayerKind::other;
+  return is_one_of<nn::Linear>(module) || has_matrix(module) ? LayerKind::linear : LayerKind::other;
 }
 
 bool starts_with_path(const std::string& name, const std::string& parent) {

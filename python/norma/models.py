@@ -1,4 +1,4 @@
-"""Networks by name: ResNet, ConvNeXt and ConvNeXt V2, each with any norm."""
+"""Networks by name: ResNet, ConvNeXt, ConvNeXt V2 and ViT, each with any norm."""
 
 from norma._norma import create_model, model_names
 

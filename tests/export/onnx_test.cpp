@@ -4,6 +4,7 @@
 #include "error_text.h"
 #include "export/networks.h"
 #include "files.h"
+#include "models/vit.h"
 #include "nn/norm/convert.h"
 #include "nn/sequential.h"
 #include "ops/attention/attention.h"
@@ -407,6 +408,22 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
     test::stir(*network, {2, 3, 64, 64});
     write(fmt::format("convnext_atto, {}", placement), *network, images(2, 64), 18);
   }
+  Generator generator(5);
+  const Tensor squares = randn({2, 3, 16, 16}, {.device = kCpu}, generator);
+  for (const char* const norm : {"layer2d", "batch", "group:4", "instance", "grn", "rms2d"}) {
+    for (const bool rich : {false, true}) {
+      const models::ModelOptions options{.num_classes = 7,
+                                         .norm = norm,
+                                         .patch_size = 4,
+                                         .layer_scale = rich ? 0.5 : 0,
+                                         .image_size = 16,
+                                         .global_pool = rich ? "avg" : "token",
+                                         .qk_norm = rich ? norm : ""};
+      models::VisionTransformer network("vit", {.width = 24, .heads = 3, .depth = 2}, options);
+      test::stir(network, squares.sizes());
+      write(fmt::format("vit, {}, {}", norm, rich ? "all options" : "plain"), network, squares, rich ? 21 : 18);
+    }
+  }
   std::vector<bool> sees(24 * 24);
   for (size_t i = 0; i < sees.size(); ++i) {
     sees[i] = i % 3 != 0 && i / 24 != 5;  // query 5 sees no key
@@ -430,5 +447,5 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
     write(name, network, images(3), 21);
   }
   std::ofstream(folder / "list.json") << list;
-  CHECK(list.size() >= 40);
+  CHECK(list.size() >= 60);
 }

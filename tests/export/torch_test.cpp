@@ -76,6 +76,11 @@ std::vector<Case> cases() {
   all.push_back({.model = "convnext_tiny", .options = {.num_classes = 5, .norm = "group:8"}});
   all.push_back({.model = "convnextv2_atto", .options = {.num_classes = 5}});
   all.push_back({.model = "convnextv2_atto", .options = {.num_classes = 5, .norm = "batch", .layer_scale = 0.1}});
+  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .patch_size = 8, .image_size = 64}});
+  all.push_back(
+      {.model = "vit_tiny_patch16_224",
+       .options = {
+           .num_classes = 5, .layer_scale = 0.1, .image_size = 64, .global_pool = "avg", .qk_norm = "layer2d"}});
   const TorchLibrary torchvision = TorchLibrary::torchvision;
   all.push_back({.model = "resnet18", .options = {.num_classes = 5, .norm = "layer2d"}, .library = torchvision});
   all.push_back({.model = "resnet50", .options = {.num_classes = 5, .small_stem = true}, .library = torchvision});
@@ -143,6 +148,11 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   CHECK(says({.model = "convnext_atto", .options = {.patch_size = 2}}, "    model.stem[0] = nn.Conv2d(3, 40, 2, 2)\n"));
   CHECK(says({.model = "convnext_atto", .options = {.layer_scale = 0}}, "            block.gamma = None\n"));
   CHECK(says({.model = "convnextv2_atto", .options = {.layer_scale = 0.1}}, ", ls_init_value=1e-6)\n"));
+  CHECK(says({.model = "vit_tiny", .options = {.patch_size = 8, .image_size = 32}},
+             "timm.create_model(\"vit_tiny_patch16_224\", num_classes=1000, img_size=32, patch_size=8)\n"));
+  const models::ModelOptions pooled{.layer_scale = 1, .global_pool = "avg", .qk_norm = "layer2d"};
+  CHECK(says({.model = "vit_tiny", .options = pooled},
+             "img_size=224, patch_size=16, global_pool=\"avg\", init_values=1e-5, qk_norm=True)\n"));
   const Case grey{.model = "resnet18", .options = {.in_channels = 1, .small_stem = true}};
   CHECK(says(grey, "timm.create_model(\"resnet18\", num_classes=1000, in_chans=1)\n"));
   CHECK(says(grey, "    model.conv1 = nn.Conv2d(1, 64, 3, padding=1, bias=False)\n"));
@@ -193,6 +203,12 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
                 "export_torch: norm: expected layer2d, which torchvision's ConvNeXt has in its blocks, got batch"));
   CHECK(refusal({.model = "convnext_tiny", .options = {.layer_scale = 0}, .library = torchvision}) ==
         "export_torch: layer_scale: expected one, which torchvision's ConvNeXt has, got none; timm leaves it out");
+  CHECK(
+      refusal({.model = "vit_tiny", .options = {.norm = "batch"}})
+          .starts_with("export_torch: norm: expected layer2d, as timm's ViT has other norms of tokens than of images, "
+                       "got batch"));
+  CHECK(refusal({.model = "vit_tiny", .options = {.qk_norm = "rms2d"}}) ==
+        "export_torch: qk_norm: expected layer2d, as timm's ViT has one kind of norm, got rms2d");
   nn::register_norm("of_a_test", [](int64_t channels) { return nn::make_norm("batch", channels); });
   CHECK(refusal(resnet("of_a_test")) ==
         "export_torch: norm: expected one that PyTorch, torchvision or timm has, got of_a_test");

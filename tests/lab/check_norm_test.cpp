@@ -85,7 +85,7 @@ TEST_CASE("check_norm: nothing is wrong with our own norms" * doctest::test_suit
 TEST_CASE("check_norm: networks and speed") {
   const NormCheckReport report = check_norm("layer2d");
   CHECK_MESSAGE(report.passed(), to_text(report));
-  CHECK(find(report, "networks").text == "two steps of resnet18 and convnext_atto");
+  CHECK(find(report, "networks").text == "two steps of resnet18, convnext_atto and vit_tiny");
   CHECK(find(report, "speed").text.find("channels_last backward ") != std::string::npos);
 }
 

@@ -7,6 +7,7 @@
 #include "lab/telemetry/layer_log.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/timed_step.h"
+#include "models/vit.h"
 #include "nn/conv.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
@@ -171,6 +172,40 @@ TEST_CASE("telemetry: the bytes of all layers are those of the tape, and what a 
   CHECK(named("stages.0.blocks.1.norm"));
   CHECK(named("stages.0.blocks.1.mlp.fc1"));
   CHECK(named("stages.3.blocks.0.conv_dw"));
+}
+
+TEST_CASE("telemetry: the norms and blocks of a vit copy nothing, whatever the norm") {
+  for (const std::string norm : {"layer2d", "rms2d", "batch", "group:4", "instance", "grn", "dyt", "none"}) {
+    for (const std::string pool : {"token", "avg"}) {
+      for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+        CAPTURE(norm);
+        CAPTURE(pool);
+        models::VisionTransformer model("vit", {.width = 24, .heads = 3, .depth = 2},
+                                        {.num_classes = 5,
+                                         .norm = norm,
+                                         .patch_size = 4,
+                                         .layer_scale = 0.5,
+                                         .image_size = 16,
+                                         .global_pool = pool,
+                                         .qk_norm = norm});
+        model.to(format);
+        const auto loss = [](const Tensors& y) -> Tensors { return {cross_entropy(y[0], arange(3))}; };
+        const StepFindings found = timed(model, copy_of(randn({3, 3, 16, 16}), format), loss);
+        std::string copies;
+        for (const LayoutCopy& copy : found.ledger) {
+          // Room for the class token is made once, and what the classifier gets is a part of the tokens.
+          if (copy.layer.empty() && (copy.op == "pad" || copy.op == "select" || copy.op == "slice")) {
+            continue;
+          }
+          if (copy.layer == "patch_embed.proj" && format == MemoryFormat::contiguous) {
+            continue;  // the gradient of the patches is turned into the format of the images
+          }
+          copies += fmt::format("{} {} {}: {} to {}\n", to_string(copy.pass), copy.layer, copy.op, copy.from, copy.to);
+        }
+        CHECK_MESSAGE(copies.empty(), copies);
+      }
+    }
+  }
 }
 
 TEST_CASE("telemetry: training has the same bits with it and without") {

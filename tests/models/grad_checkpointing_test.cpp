@@ -28,7 +28,8 @@ std::vector<float> trained(const std::string& name, const std::string& norm, Les
   if (name.starts_with("resnet")) {
     options.small_stem = true;
   } else {
-    options.patch_size = 2;
+    options.patch_size = name.starts_with("vit") ? 8 : 2;
+    options.image_size = 16;
   }
   const auto model = create_model(name, options);
   model->to(MemoryFormat::channels_last);
@@ -88,7 +89,7 @@ TEST_CASE("grad checkpointing: training has the bits of training without it, wit
     } else if (threads > 1) {
       break;
     }
-    for (const std::string model : {"resnet18", "convnext_atto"}) {
+    for (const std::string model : {"resnet18", "convnext_atto", "vit_tiny"}) {
       for (const std::string norm :
            {"batch", model == "resnet18" ? "group:32" : "group:8", "layer2d", "batch_renorm"}) {
         CAPTURE(threads);

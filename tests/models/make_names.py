@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Writes names/MODEL.txt, the state dict of torchvision's models as "name [sizes]" lines, and prints for every model
-its parameters, tensors and the FNV-1a hash of those lines. ConvNeXt's names are turned into timm's.
+"""Writes names/MODEL.txt, the state dict of torchvision's and timm's models as "name [sizes]" lines, and prints for
+every model its parameters, tensors and the FNV-1a hash of those lines. ConvNeXt's names are turned into timm's.
 
-Usage: make_names.py (needs Debian's python3-torchvision)"""
+Usage: make_names.py (needs torchvision, and timm for ViTs)"""
 import pathlib
 
+import timm
 import torchvision
 
-KEPT = ("resnet18", "resnet50", "convnext_tiny")
+KEPT = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny")
 MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
           "convnext_tiny", "convnext_small", "convnext_base", "convnext_large")
+
+VITS = ("vit_tiny", "vit_small", "vit_base")
 
 
 def timm_name(name):
@@ -34,8 +37,8 @@ def fnv1a(text):
     return value
 
 
-for model in MODELS:
-    net = getattr(torchvision.models, model)()
+for model in MODELS + VITS:
+    net = timm.create_model(f"{model}_patch16_224") if model in VITS else getattr(torchvision.models, model)()
     lines = []
     for name, x in net.state_dict().items():
         sizes = list(x.shape)

@@ -43,7 +43,7 @@ std::shared_ptr<nn::Module> empty_model(const std::string& name, const std::stri
 }  // namespace
 
 TEST_CASE("models: state dict name by name as torchvision and timm") {
-  for (const std::string model : {"resnet18", "resnet50", "convnext_tiny"}) {
+  for (const std::string model : {"resnet18", "resnet50", "convnext_tiny", "vit_tiny"}) {
     CAPTURE(model);
     std::ifstream file(test::source_folder() / "tests/models/names" / (model + ".txt"));
     std::stringstream expected;
@@ -62,11 +62,12 @@ TEST_CASE("models: parameters, tensors, names and sizes of every network") {
   };
   // printed by tests/models/make_names.py
   const std::vector<Expected> all = {
-      {"resnet18", 11689512, 122, 0x5b63edfa52a44602},       {"resnet34", 21797672, 218, 0x9694acdcb89c5faa},
-      {"resnet50", 25557032, 320, 0x7423ad1ca2684dc6},       {"resnet101", 44549160, 626, 0x646983ae90bb6281},
-      {"resnet152", 60192808, 932, 0xc40d8cc5d5ad5e68},      {"convnext_tiny", 28589128, 182, 0xb1e9ddffa56b8717},
-      {"convnext_small", 50223688, 344, 0x5ad0bc7118f75e98}, {"convnext_base", 88591464, 344, 0x07e45b0a69a9f6b1},
-      {"convnext_large", 197767336, 344, 0xc8ef95e40272d1e8}};
+      {"resnet18", 11689512, 122, 0x5b63edfa52a44602},        {"resnet34", 21797672, 218, 0x9694acdcb89c5faa},
+      {"resnet50", 25557032, 320, 0x7423ad1ca2684dc6},        {"resnet101", 44549160, 626, 0x646983ae90bb6281},
+      {"resnet152", 60192808, 932, 0xc40d8cc5d5ad5e68},       {"convnext_tiny", 28589128, 182, 0xb1e9ddffa56b8717},
+      {"convnext_small", 50223688, 344, 0x5ad0bc7118f75e98},  {"convnext_base", 88591464, 344, 0x07e45b0a69a9f6b1},
+      {"convnext_large", 197767336, 344, 0xc8ef95e40272d1e8}, {"vit_tiny", 5717416, 152, 0xed8ed45696b99f47},
+      {"vit_small", 22050664, 152, 0x67ef1eb4ce9fb35e},       {"vit_base", 86567656, 152, 0x7179d64f499b0658}};
   for (const Expected& expected : all) {
     CAPTURE(expected.name);
     const auto model = empty_model(expected.name);
@@ -244,9 +245,9 @@ TEST_CASE("models: weights of linear and convolutional MLPs load each other") {
 
 TEST_CASE("models: names") {
   const std::vector<std::string> names = model_names();
-  CHECK(names.size() == 23);
+  CHECK(names.size() == 26);
   CHECK(names.front() == "resnet18");
-  CHECK(names.back() == "convnextv2_huge");
+  CHECK(names.back() == "vit_base");
 }
 
 TEST_CASE("models: error texts") {
@@ -276,7 +277,8 @@ TEST_CASE("models: error texts") {
 }
 
 TEST_CASE("registry: networks are recognized by their tensors, whatever the norm and the classes") {
-  for (const char* name : {"resnet18", "resnet34", "resnet50", "convnext_atto", "convnextv2_atto", "convnext_femto"}) {
+  for (const char* name : {"resnet18", "resnet34", "resnet50", "convnext_atto", "convnextv2_atto", "convnext_femto",
+                           "vit_tiny", "vit_small"}) {
     for (const char* norm : {"", "group:8"}) {
       CAPTURE(name);
       CAPTURE(norm);

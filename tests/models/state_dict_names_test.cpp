@@ -111,6 +111,53 @@ void check_same(const nn::NamedTensors& actual, const nn::NamedTensors& expected
 
 }  // namespace
 
+TEST_CASE("names: a vit's tensors by torchvision's, behind a prefix, and back") {
+  const nn::NamedTensors state = state_of("vit_tiny");
+  const nn::NamedTensors theirs = renamed(state, Dialect::torchvision);
+  // list(torchvision.models.vit_b_16().state_dict())
+  const std::vector<std::string> expected = {"class_token",
+                                             "encoder.pos_embedding",
+                                             "conv_proj.weight",
+                                             "conv_proj.bias",
+                                             "encoder.layers.encoder_layer_0.ln_1.weight",
+                                             "encoder.layers.encoder_layer_0.ln_1.bias",
+                                             "encoder.layers.encoder_layer_0.self_attention.in_proj_weight",
+                                             "encoder.layers.encoder_layer_0.self_attention.in_proj_bias",
+                                             "encoder.layers.encoder_layer_0.self_attention.out_proj.weight",
+                                             "encoder.layers.encoder_layer_0.self_attention.out_proj.bias",
+                                             "encoder.layers.encoder_layer_0.ln_2.weight",
+                                             "encoder.layers.encoder_layer_0.ln_2.bias",
+                                             "encoder.layers.encoder_layer_0.mlp.0.weight",
+                                             "encoder.layers.encoder_layer_0.mlp.0.bias",
+                                             "encoder.layers.encoder_layer_0.mlp.3.weight",
+                                             "encoder.layers.encoder_layer_0.mlp.3.bias"};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(theirs[i].first == expected[i]);
+  }
+  CHECK(theirs[theirs.size() - 4].first == "encoder.ln.weight");
+  CHECK(theirs.back().first == "heads.head.bias");
+  const FoundWeights found = find_weights("FILE", behind("model.module.", theirs), {.has_dicts = true});
+  CHECK(found.dialect == Dialect::torchvision);
+  CHECK(found.prefix == "model.module.");
+  check_same(found.tensors, state);
+  const FoundWeights by_timm = find_weights("FILE", behind("module.", state));
+  CHECK(by_timm.dialect == Dialect::timm);
+  check_same(by_timm.tensors, state);
+  nn::NamedTensors older = theirs;  // as files have it that were written before torchvision 0.13
+  for (auto& [name, x] : older) {
+    for (const auto& [from, to] : {std::pair(".mlp.0.", ".mlp.linear_1."), {".mlp.3.", ".mlp.linear_2."}}) {
+      if (const size_t at = name.find(from); at != std::string::npos) {
+        name.replace(at, std::string(from).size(), to);
+      }
+    }
+  }
+  check_same(own(older), state);
+  CHECK(error_of([&] { renamed(state, Dialect::huggingface); }) ==
+        "convert: tensor 'cls_token': huggingface has none of this name, or of a network like this");
+  CHECK(is_in_network("blocks.0.norm1.weight"));
+  CHECK(is_in_network("pos_embed"));
+}
+
 TEST_CASE("names: ConvNeXt-T has those of each library") {
   const nn::NamedTensors timm = create_model("convnext_tiny", {.initialize = false})->state_dict();
   const auto sizes_in = [](const nn::NamedTensors& tensors) {

@@ -5,6 +5,10 @@ torchvision makes the weights, the input and the gradient of the output; `norma 
 tensor the distance from PyTorch's float64 result, relative in norm, may be at most 4 times PyTorch's own float32 distance
 plus 1e-5. Needs torch and torchvision (Debian: python3-torch python3-torchvision libopenblas0-pthread).
 
+Where timm is installed, its vision transformers follow, in float64: no number of a tensor, nor of the output after a
+step of gradient descent, may be further from timm's than 1e-9 of the tensor's largest, or of 1e-4 of the largest
+gradient where that is more: attention does not depend on the bias of k_norm, whose gradient is rounding.
+
     ./run build && python3 tests/parity/parity.py
     python3 tests/parity/parity.py --only resnet50 --only convnext_tiny --size 96
 """
@@ -38,14 +42,19 @@ NORMS = {
     "group:32": partial(torch.nn.GroupNorm, 32),
     "layer2d": partial(LayerNorm2d, eps=1e-6),
 }
+DTYPES = {"F32": "<f4", "F64": "<f8"}
 CASES = [(model, norm) for model in ("resnet18", "resnet50") for norm in NORMS] + [("convnext_tiny", None)]
+# Model, global pool, norm of queries and keys, layer scale.
+VITS = [(model, pool, qk_norm, scale) for model in ("vit_tiny", "vit_small") for pool in ("token", "avg")
+        for qk_norm in (False, True) for scale in (None, 0.1)]
+VIT_SIZE, VIT_PATCH, VIT_LIMIT, VIT_RATE = 24, 8, 1e-9, 0.01
 
 
 def write_safetensors(path, tensors):
     header, offset = {}, 0
     for name, x in tensors.items():
-        assert x.dtype == np.float32
-        header[name] = {"dtype": "F32", "shape": list(x.shape), "data_offsets": [offset, offset + x.nbytes]}
+        dtype = {np.dtype("float32"): "F32", np.dtype("float64"): "F64"}[x.dtype]
+        header[name] = {"dtype": dtype, "shape": list(x.shape), "data_offsets": [offset, offset + x.nbytes]}
         offset += x.nbytes
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
@@ -62,9 +71,8 @@ def read_safetensors(path):
     for name, entry in json.loads(data[8:8 + length]).items():
         if name == "__metadata__":
             continue
-        assert entry["dtype"] == "F32", f"{name}: dtype {entry['dtype']}"
         begin, end = (8 + length + x for x in entry["data_offsets"])
-        tensors[name] = np.frombuffer(data[begin:end], dtype="<f4").reshape(entry["shape"])
+        tensors[name] = np.frombuffer(data[begin:end], dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
     return tensors
 
 
@@ -164,6 +172,96 @@ def compare(norma, torch32, torch64):
     return worst, worst_ratio
 
 
+def make_vit(name, pool, qk_norm, scale, classes):
+    """timm's, in float64, with parameters of which none is 0 or 1."""
+    import timm
+
+    model = timm.create_model(f"{name}_patch16_224", img_size=VIT_SIZE, patch_size=VIT_PATCH, num_classes=classes,
+                              global_pool=pool, qk_norm=qk_norm, init_values=scale).double()
+    with torch.no_grad():
+        for key, x in model.named_parameters():
+            if key.endswith(("bias", "cls_token")):
+                x.normal_(0, 0.1)
+            elif key.endswith("gamma"):
+                x.uniform_(0.2, 0.8)
+            elif x.dim() == 1:
+                x.uniform_(0.5, 1.5)
+            else:
+                x.mul_(3)  # so that attention prefers some tokens
+    return model
+
+
+def run_vit(arguments, case, weights, x, grad_output, train, channels_last, folder):
+    name, pool, qk_norm, scale = case
+    write_safetensors(folder / "weights.safetensors", weights)
+    write_safetensors(folder / "input.safetensors", {"input": x, "grad_output": grad_output})
+    command = [arguments.norma, "run", "--model", name, "--num-classes", str(grad_output.shape[1]), "--backward",
+               "--precision", "float64", "--patch-size", str(VIT_PATCH), "--global-pool", pool,
+               "--weights", folder / "weights.safetensors", "--input", folder / "input.safetensors",
+               "--output", folder / "output.safetensors"]
+    command += ["--qk-norm", "layer2d"] if qk_norm else []
+    command += ["--layer-scale", str(scale)] if scale else []
+    command += ["--train"] if train else []
+    command += ["--channels-last"] if channels_last else []
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        raise RuntimeError(f"norma run failed with exit code {run.returncode}: {run.stderr.strip()}")
+    return read_safetensors(folder / "output.safetensors")
+
+
+def compare_vit(arguments, case, train, channels_last):
+    """(number of tensors, largest distance, its tensor), as a share of the tensor's largest number."""
+    torch.manual_seed(arguments.seed)
+    model = make_vit(*case, classes=10).train(train)
+    weights = {key: x.detach().numpy().copy() for key, x in model.named_parameters()}
+    x = torch.randn(arguments.batch, 3, VIT_SIZE, VIT_SIZE, dtype=torch.float64, requires_grad=True)
+    grad_output = torch.randn(arguments.batch, 10, dtype=torch.float64)
+    output = model(x)
+    output.backward(grad_output)
+    theirs = {"output": output, "grad.input": x.grad} | {f"grad.{k}": p.grad for k, p in model.named_parameters()}
+    theirs = {key: y.detach().numpy().copy() for key, y in theirs.items()}
+    torch.optim.SGD(model.parameters(), lr=VIT_RATE).step()
+    theirs["output after a step"] = model(x).detach().numpy()
+    with tempfile.TemporaryDirectory() as name:
+        run = partial(run_vit, arguments, case, x=x.detach().numpy(), grad_output=grad_output.numpy(), train=train,
+                      channels_last=channels_last, folder=pathlib.Path(name))
+        ours = dict(run(weights=weights))
+        stepped = {key: y - VIT_RATE * ours["grad." + key] for key, y in weights.items()}
+        ours["output after a step"] = run(weights=stepped)["output"]
+    if ours.keys() != theirs.keys():
+        raise RuntimeError(f"norma run wrote other tensors: {sorted(ours.keys() ^ theirs.keys())}")
+    worst, tensor = 0.0, ""
+    least = 1e-4 * max(np.max(np.abs(y)) for key, y in theirs.items() if key.startswith("grad."))
+    for key, reference in theirs.items():
+        largest = max(np.max(np.abs(reference)), least)
+        same = ours[key].shape == reference.shape
+        error = np.max(np.abs(ours[key] - reference)) / largest if same else float("inf")
+        if not error <= worst:  # also takes NaN
+            worst, tensor = error if error == error else float("inf"), key
+    return len(ours), worst, tensor
+
+
+def compare_vits(arguments):
+    """(number of cases, number of failures)"""
+    if not importlib.util.find_spec("timm"):
+        print("timm is not installed: no vision transformers are compared")
+        return 0, 0
+    ran, failures = 0, 0
+    print(f"{'model':10} {'pool':5} {'qk-norm':7} {'scale':5} {'mode':5} {'format':13} {'tensors':>7}  "
+          f"{'distance':>8}  worst tensor", flush=True)
+    for case in VITS:
+        if arguments.only and case[0] not in arguments.only:
+            continue
+        for train, channels_last in ((True, False), (False, True)):
+            tensors, worst, tensor = compare_vit(arguments, case, train, channels_last)
+            ran += 1
+            failures += not worst <= VIT_LIMIT
+            print(f"{case[0]:10} {case[1]:5} {'layer2d' if case[2] else '-':7} {case[3] or '-':5} "
+                  f"{'train' if train else 'eval':5} {'channels_last' if channels_last else 'contiguous':13} "
+                  f"{tensors:7}  {worst:8.1e}  {tensor}{'' if worst <= VIT_LIMIT else '  FAILED'}", flush=True)
+    return ran, failures
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--norma", type=pathlib.Path, default=ROOT / "build/cpu-release/cli/norma")
@@ -200,6 +298,8 @@ def main():
                 print(f"{name:14} {norm or 'layer2d':9} {'train' if train else 'eval':6} "
                       f"{'channels_last' if channels_last else 'contiguous':14} {len(norma):7}  {ratio:16.3f}  "
                       f"{ours:8.1e}  {theirs:8.1e}  {tensor}{'' if ratio <= 1 else '  FAILED'}", flush=True)
+    more, failed = compare_vits(arguments)
+    ran, failures = ran + more, failures + failed
     print(f"{ran - failures} passed, {failures} failed")
     sys.exit(1 if failures or not ran else 0)
 

@@ -88,6 +88,9 @@ def test_networks_of_the_catalogue_take_any_norm() -> None:
     assert "resnet18" in norma.models.model_names()
     net = norma.models.create_model("resnet18", num_classes=5, norm="layer2d", seed=1)
     assert net(norma.randn([2, 3, 32, 32])).shape == (2, 5)
+    vit = norma.models.create_model("vit_tiny", num_classes=5, image_size=16, patch_size=8, qk_norm="rms2d", global_pool="avg")
+    assert vit(norma.randn([2, 3, 16, 16])).shape == (2, 5)
+    assert "blocks.11.attn.q_norm.weight" in vit.state_dict() and "fc_norm.weight" in vit.state_dict()
     with pytest.raises(norma.Error, match="did you mean|resnet"):
         norma.models.create_model("resnet17")
     with pytest.raises(norma.Error, match="layr2d"):

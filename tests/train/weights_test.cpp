@@ -253,6 +253,94 @@ TEST_CASE("initial weights: a run begins with them, and goes on without the file
   CHECK(rest.run().test.loss == result.test.loss);
 }
 
+TEST_CASE("initial weights: a vit's positions are resized as by timm") {
+  // import torch
+  // from timm.layers.pos_embed import resample_abs_pos_embed  # 1.0.31
+  // for a, b in ((2, 3), (3, 2)):
+  //     x = torch.sin(0.7 * torch.arange((1 + a * a) * 2, dtype=torch.float64) + 1).reshape(1, -1, 2).float()
+  //     print(resample_abs_pos_embed(x, [b, b], num_prefix_tokens=1))
+  // Here each of the two channels stands 96 times.
+  const std::map<int64_t, std::vector<double>> expected = {
+      {3, {0.84147096, 0.99166483,  0.8734594,   0.14567,     0.052707825, -0.51443875, -0.76804411,
+           -1.1745478, -0.10095873, -0.17289808, -0.12707701, -0.11484737, -0.15319528, -0.05679667,
+           -1.0753773, -0.49146628, -0.30686194, 0.28474417,  0.46165383,  1.0609549}},
+      {2,
+       {0.84147096, 0.99166483, 0.41506177, 0.1250464, -0.4125776, -0.51017183, -0.30813459, 0.027222425, 0.48347673,
+        0.47706452}}};
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.safetensors").string();
+  const auto in_two_channels = [](const std::vector<double>& values) {
+    std::vector<float> wide;
+    for (size_t i = 0; i < values.size(); ++i) {
+      for (int64_t channel = 0; channel < 96; ++channel) {
+        wide.push_back(static_cast<float>(values[i]));
+      }
+    }
+    return from_vector<float>(wide, {1, static_cast<int64_t>(values.size()) / 2, 192});
+  };
+  for (const auto& [to, values] : expected) {
+    const int64_t from = 5 - to;
+    CAPTURE(from);
+    nn::NamedTensors weights = weights_of("vit_tiny", {.num_classes = 10, .patch_size = 8, .image_size = 8 * from});
+    for (auto& [name, x] : weights) {
+      if (name == "pos_embed") {
+        std::vector<double> waves(static_cast<size_t>(2 * (1 + from * from)));
+        for (size_t i = 0; i < waves.size(); ++i) {
+          waves[i] = std::sin(0.7 * static_cast<double>(i) + 1);
+        }
+        x = in_two_channels(waves);
+      }
+    }
+    data::save_safetensors(file, weights);
+    Recipe recipe = small_recipe("vit_tiny");
+    recipe.patch_size = 8;
+    recipe.image_size = 8 * to;
+    recipe.initial_checkpoint = file;
+    const auto model = make_model(recipe, 10, /* initialize= */ false);
+    const std::string line = load_initial_weights(*model, recipe);
+    CHECK(line ==
+          fmt::format(
+              "initial-checkpoint: 152 of 152 tensors are taken from {0}, under names of timm; pos_embed is resized "
+              "from {1} x {1} to {2} x {2} patches",
+              file, from, to));
+    CHECK(max_difference(state_of(*model).at("pos_embed"), in_two_channels(values)) <= 2e-6);
+    recipe.patch_size = 4;
+    const auto other = make_model(recipe, 10, /* initialize= */ false);
+    CHECK(error_of([&] { load_initial_weights(*other, recipe); }) ==
+          fmt::format(
+              "weights: {}: expected patches of 4 pixels, as of this vit_tiny, got 8; --patch-size says which the "
+              "network has",
+              file));
+  }
+}
+
+TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.safetensors").string();
+  const models::ModelOptions options{.num_classes = 10,
+                                     .patch_size = 8,
+                                     .layer_scale = 1,
+                                     .image_size = 32,
+                                     .global_pool = "avg",
+                                     .qk_norm = "rms2d",
+                                     .initialize = false};
+  const nn::NamedTensors weights = weights_of("vit_tiny", options);
+  data::save_safetensors(file, weights);
+  Recipe recipe = small_recipe("vit_tiny");
+  std::string said;
+  const auto model = load_network("eval", recipe, 10, file, {}, [&](const std::string& line) { said += line; });
+  CHECK(said.empty());
+  for (const auto& [name, x] : weights) {
+    CAPTURE(name);
+    CHECK(max_difference(state_of(*model).at(name), x) == 0);
+  }
+  CHECK(error_of([&] { load_network("eval", recipe, 7, file, {}, [](const std::string&) {}); }) ==
+        fmt::format(
+            "weights: {}: expected a classifier of 7 classes, got one of 10; --num-classes says how many the file "
+            "has",
+            file));
+}
+
 TEST_CASE("weights: tensors that are not finite are named") {
   Tensor x = zeros({2, 3});
   const auto error = [&](const Tensor& y) {

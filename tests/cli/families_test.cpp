@@ -1,0 +1,71 @@
+#include "cli/program.h"
+#include "core/factory.h"
+#include "data/safetensors.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+using namespace norma;
+using test::Outcome;
+using test::run_norma;
+using test::TemporaryFolder;
+
+namespace {
+
+/// A network of each family, on images of 32 pixels.
+struct Family {
+  std::string network;    ///< the options that make it
+  std::string norm;       ///< names of some of its norms, for a policy
+  std::string freezes;    ///< a part
+  std::string placement;  ///< a line of a policy; "": its norms have one place
+};
+
+const std::vector<Family> kFamilies = {
+    {"--model resnet18 --small-stem", "layer2.*", "layer1.*", ""},
+    {"--model convnext_atto --patch-size 4 --layer-scale 0.1", "stages.1.*norm*", "stem.*", "placement = \"post\"\n"},
+    {"--model vit_tiny --patch-size 8 --global-pool avg --qk-norm rms2d --layer-scale 0.1", "blocks.*.norm1*",
+     "patch_embed.*", "placement = \"peri\"\n"},
+    {"--model deit_tiny_patch16_224", "norm", "pos_embed", ""}};
+
+const std::string kData = " --dataset shapes --batch-size 4 --images 8 --test-images 8 --threads 1 --quiet ";
+
+}  // namespace
+
+TEST_CASE("families: every command takes a network of each") {
+  for (const Family& family : kFamilies) {
+    CAPTURE(family.network);
+    const TemporaryFolder folder;
+    std::ofstream(folder.path() / "p.toml") << family.placement << "\"" << family.norm << "\" = \"group:8\"\n";
+    const auto works = [&](const std::string& arguments) {
+      const Outcome outcome = run_norma(folder.path(), arguments);
+      CHECK_MESSAGE(outcome.code == 0, arguments, ": ", outcome.err);
+      return outcome.out;
+    };
+    const std::string training = "train " + family.network + kData;
+    works(training + "--output a --telemetry --layer-decay 0.8 --drop-path 0.1 --grad-checkpointing");
+    works(training + "--output b --lr 0.01 --norm batch --precision amp_bfloat16 --opt muon");
+    works(training + "--output c --norm-policy p.toml --model-ema");
+    works(training + "--output d --initial-checkpoint a/last.safetensors --reset-head --head-lr 0.01 --freeze '" +
+          family.freezes + "'");
+    works(training +
+          "--output e --initial-checkpoint a/last.safetensors --norm group:8 --convert-norm calibrate "
+          "--convert-batches 1");
+    works("eval --checkpoint a --test-images 8 --quiet");
+    works("eval --checkpoint b --test-images 8 --recalibrate 2 --quiet");
+    works("eval --checkpoint c --test-images 8 --use-ema --quiet");
+    works("average a/last.safetensors d/last.safetensors --output m.safetensors");
+    works("convert a/last.safetensors --to timm --output timm.safetensors");
+    works("eval --checkpoint timm.safetensors " + family.network +
+          " --dataset shapes --test-images 8 --num-classes 10 --quiet");
+    works("export --checkpoint a --output a.onnx --dynamic-batch");
+    works("bench " + family.network + " --img-size 32 -b 2 --bench train --num-warm-iter 0 --num-bench-iter 1 --quiet");
+    works("compare --models " + family.network.substr(8) + " --norms batch,layer2d --output x" + kData);
+
+    data::save_safetensors(folder.path() / "x.safetensors", {{"input", randn({2, 3, 32, 32}, {.device = kCpu})},
+                                                             {"grad_output", ones({2, 10}, {.device = kCpu})}});
+    works("run " + family.network +
+          " --num-classes 10 --weights timm.safetensors --input x.safetensors --output y.safetensors "
+          "--train --backward");
+  }
+}
