@@ -25,7 +25,7 @@ class WithLabels : public data::Dataset {
   std::vector<int64_t> labels_;
 };
 
-/// The labels of all images, one after the other, behind a header of one number: how many there are.
+/// The labels of all images, one after the other, after a header of one number: how many there are.
 std::vector<int64_t> label_file(const data::Dataset& images) {
   std::vector<int64_t> numbers{images.info().size};
   data::Image image;
