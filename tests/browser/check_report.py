@@ -87,7 +87,8 @@ class Report:
     def check_tree(self, view, width, phone):
         """What a reader of the screen is told."""
         self.browser.open(self.file, width, phone=phone)
-        nodes = [n for n in self.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"] if not n.get("ignored")]
+        tree = self.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})
+        nodes = [n for n in tree["nodes"] if not n.get("ignored")]
         roles = {}
         for node in nodes:
             roles.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
@@ -126,7 +127,8 @@ class Report:
             self.fault("keyboard", "Enter does not open what is folded")
         browser.evaluate("document.querySelector('nav a').focus()")
         browser.press(Keys.ENTER)
-        if browser.evaluate("location.hash") != "#results":
+        link = browser.evaluate("document.querySelector('nav a').hash")
+        if browser.evaluate("location.hash") != link or not browser.evaluate(f"!!document.querySelector('{link}')"):
             self.fault("keyboard", "a link of the list of sections leads nowhere")
 
     def check_print(self):
