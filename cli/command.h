@@ -58,7 +58,7 @@ Command add_completion(CLI::App& program);
 /// `program` must live until it has run.
 Command add_man(CLI::App& program);
 
-/// The answer to a shell that completes the words behind the program's name, up to the one that is being typed
+/// The answer to a shell that completes the words after the program's name, up to the one that is being typed
 /// (completion.cpp).
 std::string completed(const CLI::App& program, std::vector<std::string> words);
 

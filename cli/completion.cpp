@@ -14,7 +14,7 @@
 #include <vector>
 
 // A shell asks `norma completion words WORD…` what may stand in the place of the last word, and gets lines: the kind of
-// the answer (file, folder, list or words), and for the last two each word, with a tab and a description behind it.
+// the answer (file, folder, list or words), and for the last two each word, with a tab and a description after it.
 // So all that is known of options stays here, and the scripts of the shells are short.
 
 namespace norma::cli {
@@ -142,7 +142,7 @@ std::string completed(const CLI::App& program, std::vector<std::string> words) {
   std::erase(words, "=");  // bash makes three words of --norm=batch
   const CLI::App* app = &program;
   const CLI::Option* option = nullptr;
-  int values = 0;  // behind the option
+  int values = 0;  // after the option
   for (const std::string& word : words) {
     if (word.starts_with('-')) {
       option = app->get_option_no_throw(word);

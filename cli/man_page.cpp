@@ -5,11 +5,10 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 namespace norma::cli {
 
@@ -64,15 +63,55 @@ std::string entries(const CLI::App& app) {
   return text;
 }
 
-using Meanings = std::vector<std::pair<std::string, std::string>>;
+struct Meaning {
+  const char* name;
+  const char* meaning;
+};
 
-std::string entries(const Meanings& meanings) {
+std::string entries(std::span<const Meaning> meanings) {
   std::string text;
   for (const auto& [name, meaning] : meanings) {
     text += entry(name, "", meaning);
   }
   return text;
 }
+
+constexpr Meaning kExitCodes[] = {
+    {"0", "everything is done"},
+    {"1",
+     "a part failed and the rest is done (a run of compare, a row of bench, a check of check-norm, …), the loss of "
+     "eval is not finite, --skip-bad-images left a class of eval without images, or the output could not be written"},
+    {"2", "a mistake in options, files or shapes"},
+    {"130, 143, 129", "ended by Ctrl-C, SIGTERM, SIGHUP; finished work is saved"}};
+
+constexpr Meaning kVariables[] = {
+    {"NO_COLOR, TERM",
+     "if NO_COLOR is not empty, or TERM is dumb, empty or missing, progress is plain lines, as where the output is no "
+     "terminal"},
+    {"OMP_NUM_THREADS", "the number of threads, as --threads; all cores by default"},
+    {"GOMP_SPINCOUNT, OMP_WAIT_POLICY",
+     "how threads wait: by default they spin 10,000 times and then sleep; with OMP_WAIT_POLICY=active they never "
+     "sleep"},
+    {"NORMA_DEVICE", "the device where no --device is given: cpu, cuda or cuda:N"},
+    {"NORMA_SIMD",
+     "the instructions of our kernels, and the widest that oneDNN may use: avx512, avx2, sse4 or neon; norma info "
+     "lists them"},
+    {"NORMA_CONV",
+     "exact or fast, where no --conv is given (docs/precision.md); or the implementation of convolutions, wherever it "
+     "supports the case: depthwise, onednn, eigen, winograd_4x4, winograd_2x2 or reference (plain loops); on CUDA "
+     "depthwise or cudnn"},
+    {"NORMA_MATMUL", "the implementation of matrix products: onednn or eigen"},
+    {"NORMA_NORM", "reference: norms by plain loops"},
+    {"NORMA_ATTENTION", "reference: attention by plain loops"},
+    {"NORMA_BFLOAT16", "how bfloat16 products are computed: primitives or through_float (docs/precision.md)"},
+    {"NORMA_CUDNN_PLANS",
+     "timed, the default: convolutions on CUDA take the fastest of some plans, kept in a file; heuristic: the first "
+     "plan, without timing (docs/cuda.md)"},
+    {"NORMA_CUDA_CACHING",
+     "0: each tensor on CUDA has memory of its own, for compute-sanitizer; there are no CUDA graphs then"},
+    {"NORMA_CUDA_SYNC", "1: the host waits for each kernel on CUDA, so that a fault shows at its kernel"},
+    {"NORMA_CUDA", "OFF: ./run builds without CUDA even where there is a GPU"},
+    {"NORMA_PYTHON", "the Python that checks the files of norma export"}};
 
 /// norma(1) in roff (man macros), in UTF-8, from the texts of --help.
 std::string man_page(const CLI::App& program) {
@@ -89,27 +128,8 @@ std::string man_page(const CLI::App& program) {
                         entries(*command));
     text += command->get_footer().empty() ? "" : ".PP\n" + as_it_stands(command->get_footer());
   }
-  text += ".SH EXIT STATUS\n" +
-          entries(Meanings{
-              {std::to_string(kSuccess), "all is done"},
-              {std::to_string(kFailure), "something failed, and the rest is done; or the output cannot be written"},
-              {std::to_string(kBadInput), "a mistake: wrong options, files or shapes"},
-              {"128 + N", "ended by signal N, with what was done saved: 130 for Ctrl-C, 143 for SIGTERM"}});
-  text +=
-      ".SH ENVIRONMENT\n" +
-      entries(Meanings{{"OMP_NUM_THREADS", "threads, as --threads"},
-                       {"NORMA_DEVICE", "where tensors lie that no --device has placed: cpu, cuda or cuda:N"},
-                       {"NORMA_SIMD", "the instructions of the kernels: avx512, avx2, sse4 or neon"},
-                       {"NORMA_CONV",
-                        "how convolutions on CPUs are computed where no --conv says it: exact or fast; or the "
-                        "implementation: depthwise, onednn, eigen, winograd_4x4, winograd_2x2 or reference"},
-                       {"NORMA_CUDNN_PLANS",
-                        "timed, the default: convolutions on CUDA take the fastest of some plans, kept in a file; "
-                        "heuristic: the first plan, without timing"},
-                       {"NO_COLOR, TERM",
-                        "where NO_COLOR is not empty, or TERM is dumb or missing, progress is plain lines, as where "
-                        "the output is no terminal"}});
-  return text + ".SH EXAMPLES\n" + as_it_stands(program.get_footer());
+  return text + ".SH EXIT STATUS\n" + entries(kExitCodes) + ".SH ENVIRONMENT\n" + entries(kVariables) +
+         ".SH EXAMPLES\n" + as_it_stands(program.get_footer());
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ Option add_list(CLI::App& app, const std::string& names, const std::string& what
 /// Items of another kind: calls `begin` first, then `take` for each; `take` returns false for an invalid text.
 Option add_items(CLI::App& app, const std::string& names, const std::string& what, std::function<void()> begin,
                  std::function<bool(const std::string&)> take, const std::string& description);
-/// Texts as they are, each behind the option's name, which may come several times; they replace those in `items`.
+/// Texts as they are, each after the option's name, which may come several times; they replace those in `items`.
 Option add_repeated(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
                     const std::string& description);
 /// Whole numbers, given as add_list() takes texts.

@@ -312,7 +312,7 @@ int run_in_processes(std::string_view command, RunOptions& options,
     train::redirect([](std::FILE* /*out*/, std::string_view /*text*/) {});
   }
   const train::SharedInterrupts interrupts(/* prints= */ group->is_first());
-  try {  // behind it, an error that all share is said once
+  try {  // after it, an error that all share is said once
     check_asked();
     check(group->size() == started->processes, command,
           "procs: expected the {} processes of {}, got {} that MPI has started: 'srun --mpi=pmix' and mpirun tell "

@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kMaxReason = 200;
 
 /// Cuts "[json.exception.parse_error.101] parse error at line 1, column 2: …" to "syntax error while parsing value - …"
-/// with the place behind it.
+/// with the place after it.
 std::string reason_of(const nlohmann::json::exception& error) {
   std::string_view text = error.what();
   if (const size_t end = text.find("] "); end != std::string_view::npos) {

@@ -68,7 +68,7 @@ struct PickleHooks {
 /// numbers and texts become values in `values`, sets and bytes opaque ones; the state that an object is given beside
 /// its items is dropped. `op` begins every error text. Throws Error for an opcode of older protocols ("opcode INST at
 /// byte 17"), for a damaged pickle, and for one of more than `most` opcodes, of which each takes a bounded memory
-/// beside the bytes behind it.
+/// beside the bytes after it.
 const PickleValue& read_pickle(std::string_view op, std::string_view& bytes, size_t most, const PickleHooks& hooks,
                                PickleValues& values);
 

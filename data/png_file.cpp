@@ -118,7 +118,7 @@ class PngReader {
 }  // namespace
 
 void decode_png(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  // The sizes behind the signature, and the length and kind of the first chunk: checked before libpng does any work.
+  // The sizes after the signature, and the length and kind of the first chunk: checked before libpng does any work.
   image.height = image.width = 0;
   if (bytes.size() >= 24) {  // else libpng finds no header
     check_fault(bytes.substr(12, 4) == "IHDR"sv ? "" : "it does not begin with a header", name);

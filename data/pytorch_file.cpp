@@ -208,7 +208,7 @@ class Content {
     return *number;
   }
 
-  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None behind it; ("module", torch.nn.Linear,
+  /// ("storage", torch.FloatStorage, "17", "cpu", 64), since when with None after it; ("module", torch.nn.Linear,
   /// file, source) in older files.
   PickleValue outside(const PickleValue& id) {
     const std::vector<const PickleValue*>& items = sequence(id);
@@ -231,7 +231,7 @@ class Content {
     return {PickleValue::Object{add(Numbers{.type = &*found, .key = *key, .count = count_in(*items[4])})}};
   }
 
-  /// `dtype`: where it stands among the items, 0: the storage says it. A dict behind them says {"neg": True} for
+  /// `dtype`: where it stands among the items, 0: the storage says it. A dict after them says {"neg": True} for
   /// numbers that stand for their negatives.
   PickleValue tensor_of(const std::vector<const PickleValue*>& items, size_t dtype) {
     const auto* const object = items[0]->as<PickleValue::Object>();
@@ -415,7 +415,7 @@ void check_little_endian(const std::string& op, const PickleValue& machine) {
   }
 }
 
-/// Five pickles, one behind the other: a magic number, a version, sizes of the machine's types, the object, and the
+/// Five pickles, one after the other: a magic number, a version, sizes of the machine's types, the object, and the
 /// keys of its storages. Then for each key the number of elements, in 8 bytes, and the elements.
 Safetensors load_pickles(const std::string& op, const std::filesystem::path& path) {
   const std::string bytes = read_text_file(kOp, path, kMaxFile);

@@ -11,7 +11,7 @@ namespace norma::data {
 bool is_pytorch_file(const std::filesystem::path& file);
 
 /// Reads what torch.save() has written: a zip archive with a pickle and the numbers, or, before PyTorch 1.6, pickles
-/// with the numbers behind them. Nothing in it is executed. Tensors in dicts and lists get names with dots:
+/// with the numbers after them. Nothing in it is executed. Tensors in dicts and lists get names with dots:
 /// "state_dict.conv1.weight". They lie on the CPU, contiguous, and share their memory where they do in the file; int8
 /// and int16 become int32. Numbers and texts become metadata under such names; None is dropped. Anything else is left
 /// out and named (Safetensors::left_out): "args (argparse.Namespace)", "x (torch.ComplexFloatStorage)". Throws Error

@@ -150,7 +150,7 @@ void put(const Rgb& color, int64_t channels, uint8_t* pixel) {
 void make_grey(Image& image) {
   for (int64_t i = 0; i < image.height * image.width; ++i) {
     const uint8_t* const from = image.pixels.data() + 3 * i;
-    put({from[0], from[1], from[2]}, 1, image.pixels.data() + i);  // never behind what is read
+    put({from[0], from[1], from[2]}, 1, image.pixels.data() + i);  // never beyond what is read
   }
   image.set_size(image.height, image.width, 1);
 }

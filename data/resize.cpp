@@ -50,7 +50,7 @@ std::vector<uint8_t> resized_rows(const Image& image, int64_t begin, int64_t end
   const int64_t new_bytes = static_cast<int64_t>(windows.size()) * image.channels;
   std::vector<uint8_t> result(static_cast<size_t>((end - begin) * new_bytes + 1));
   PixelRows rows{.pixels = image.pixels.data() + begin * row_bytes, .bytes = row_bytes, .channels = image.channels};
-  // The last rows are read from a copy with room behind it.
+  // The last rows are read from a copy with room after it.
   const int64_t last = std::min((end - begin) * row_bytes, kResizeReadsBehind + row_bytes - 1) / row_bytes;
   rows.count = end - begin - last;
   resize_rows(rows, windows, result.data());

@@ -7,7 +7,7 @@ lesson.py has cells in the order of the page. A line "# %% KIND" begins each:
   # %% gap N   a gap of the exercise, solved: the lines from ### BEGIN SOLUTION to ### END SOLUTION are left out for
                readers (nbgrader's marks)
   # %% check N what a gap must do: assertions, which fail until it is filled
-  # %% note    a comment: a Markdown cell of the notebook alone, behind the title
+  # %% note    a comment: a Markdown cell of the notebook alone, after the title
   # %% prose   a comment: words of the page, a line "->", and the words in their place, where the page's do not hold
 
 Gaps and checks stand in the place of the page's last `sh` block. Blocks that quote a file of Norma (`cpp FILE`) stay.

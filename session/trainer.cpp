@@ -71,7 +71,7 @@ class ObservedLoop final : public LoopObserver {
   void print_start();
   /// Prints notes at the end of the run: steps that were left out, images that were replaced.
   void print_notes();
-  /// The text behind the label of the run.
+  /// The text after the label of the run.
   [[nodiscard]] std::string labelled(const std::string& text) const {
     return options_.label.empty() ? text : fmt::format("{}  {}", options_.label, text);
   }

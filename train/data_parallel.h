@@ -31,7 +31,7 @@ class DataParallel {
   /// loss.backward(). `last`: this is the last backward pass of a step, so the processes sum up gradients while it
   /// runs.
   void backward(const Tensor& loss, bool last);
-  /// Call it behind the last backward() of a step: gradients become their sums over the processes. Returns the sum of
+  /// Call it after the last backward() of a step: gradients become their sums over the processes. Returns the sum of
   /// `loss`, and all processes know of it if one was asked to stop (train/stop.h).
   Tensor finish_step(const Tensor& loss);
 

@@ -27,7 +27,7 @@ class Ema {
   /// first call is for update 1, or averages were loaded.
   void update(const nn::NamedTensors& values, int64_t update);
 
-  // For a step that is recorded once and launched many times (core/device_graph.h), behind the first update().
+  // For a step that is recorded once and launched many times (core/device_graph.h), after the first update().
   // set_share() comes before the recording and before each launch.
 
   /// Copies the share of new values in update number `update` to the device.

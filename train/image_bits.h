@@ -14,11 +14,11 @@ using ImageBits = std::vector<bool>;
 int64_t count_right(const ImageBits& bits);
 
 /// Two hexadecimal digits for each eight images. Image 0 is the highest bit of the first digit, as in
-/// numpy.unpackbits(). Bits behind the last image are 0.
+/// numpy.unpackbits(). Bits after the last image are 0.
 std::string to_hex(const ImageBits& bits);
 
 /// The inverse, for this number of images. Throws Error "where: …" for another number of digits, for what is no digit,
-/// and for bits behind the last image.
+/// and for bits after the last image.
 ImageBits image_bits_from_hex(std::string_view where, int64_t images, std::string_view digits);
 
 }  // namespace norma::train

@@ -101,7 +101,7 @@ struct Recipe {
   std::string clip_mode = "norm";           ///< one of clip_mode_names()
   bool skip_nonfinite = false;              ///< leave out steps whose loss or gradients are not finite
   int64_t max_nonfinite = 10;               ///< with skip_nonfinite: stop after this many such steps in a row
-  // The weights to begin with. Without initial_checkpoint the seven members behind it have no effect.
+  // The weights to begin with. Without initial_checkpoint the seven members after it have no effect.
   std::string initial_checkpoint;     ///< the file with them (weights.h)         ; "": none
   bool reset_head = false;            ///< the classifier keeps its start values
   bool use_ema = false;               ///< take the averaged weights of the file

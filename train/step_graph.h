@@ -23,7 +23,7 @@ std::vector<std::string> graph_mode_names();
 GraphMode graph_mode_from_string(const std::string& name);
 
 /// Makes the steps of a run as one graph of the device (core/device_graph.h): forward pass, backward pass, update and
-/// averages are recorded once, behind two ordinary steps, and launched for each step from then on. The results have the
+/// averages are recorded once, after two ordinary steps, and launched for each step from then on. The results have the
 /// same bits as those of train_step().
 ///
 /// What differs from step to step lies in the device's memory: the batches, the numbers of the optimizer, the share of
@@ -32,7 +32,7 @@ GraphMode graph_mode_from_string(const std::string& name);
 /// one of an epoch with fewer batches, are ordinary ones.
 ///
 /// The graph's memory is its own: evaluations and ordinary steps cannot use it. So the graph ends before an ordinary
-/// step and with release(), and is recorded anew behind them.
+/// step and with release(), and is recorded anew after them.
 class StepGraph {
  public:
   /// The number of ordinary steps before a recording. The first makes the optimizer's averages, and both let libraries

@@ -30,7 +30,7 @@ struct StepPlan {
   [[nodiscard]] int64_t total_steps() const {
     return total_batches / batches_per_epoch * steps_per_epoch() + steps_for(total_batches % batches_per_epoch);
   }
-  /// The number of batches before a step; for a step at or behind the end of the run all batches.
+  /// The number of batches before a step; for a step at or after the end of the run all batches.
   [[nodiscard]] int64_t batches_before(int64_t step) const {
     const int64_t epoch = step / steps_per_epoch();
     return std::min(epoch * batches_per_epoch + step % steps_per_epoch() * accumulate, total_batches);

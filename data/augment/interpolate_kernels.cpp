@@ -20,7 +20,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using simd::HWY_NAMESPACE::Parts;
 
-/// A pixel in color and the byte behind it, as four numbers side by side in one register or two.
+/// A pixel in color and the byte after it, as four numbers side by side in one register or two.
 using Doubles = hn::CappedTag<double, 4>;
 using Pixel = Parts<hn::Vec<Doubles>, 4 / static_cast<int>(hn::MaxLanes(Doubles{}))>;
 
@@ -85,7 +85,7 @@ HWY_INLINE void store(double value, uint8_t* to) {
   *to = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
 }
 
-// Interpolation along one axis, d behind the pixel before; for all channels at once. T is double for grey images, else
+// Interpolation along one axis, d after the pixel before; for all channels at once. T is double for grey images, else
 // Pixel.
 
 /// v0 + (v1 - v0) d

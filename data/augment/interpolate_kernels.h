@@ -7,7 +7,7 @@ namespace norma::data {
 
 /// An affine map of an image to one of the same sizes, as in affine().
 struct Interpolation2d {
-  const uint8_t* from = nullptr;  ///< one byte behind the last pixel is read, too
+  const uint8_t* from = nullptr;  ///< one byte after the last pixel is read, too
   uint8_t* to = nullptr;          ///< pixels whose place lies outside stay as they are
   int64_t height = 0;
   int64_t width = 0;

@@ -38,7 +38,7 @@ struct Mix {
 };
 
 /// CutMix's box around a pixel, in images of these sizes: 1 - lambda of their area, less the part that the edges cut
-/// off. If a side is odd, the half behind the middle is the larger, as in timm 1.0.31.
+/// off. If a side is odd, the half after the middle is the larger, as in timm 1.0.31.
 Rectangle cutmix_box(int64_t height, int64_t width, double lambda, int64_t middle_row, int64_t middle_column);
 
 /// Draws the mixing of a batch of images of these sizes. With CutMix lambda is the image's share outside the box, after

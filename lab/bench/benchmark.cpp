@@ -140,7 +140,7 @@ class Session {
     return options_.group ? sum_of_processes(value) / options_.group->size() : value;
   }
 
-  /// All processes end behind the same step.
+  /// All processes end after the same step.
   void share_signals() const {
     if (options_.group) {
       train::StopFlag::settle(sum_of_processes(train::StopFlag::is_pending() ? 1 : 0) > 0);

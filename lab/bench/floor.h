@@ -69,7 +69,7 @@ class ProductFloor {
   explicit ProductFloor(Device device = default_device()) : device_(device) {}
 
   /// Runs all calls once, in order, and returns the seconds of each. For a new call it first finds the fastest way. On
-  /// a device with memory of its own it takes the least of some runs of each call, right behind an untimed one, so that
+  /// a device with memory of its own it takes the least of some runs of each call, right after an untimed one, so that
   /// the device does not wait for the host.
   std::vector<double> run(const std::vector<ProductCall>& calls);
 

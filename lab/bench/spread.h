@@ -32,7 +32,7 @@ inline double seconds_between(Clock::time_point from, Clock::time_point to) {
 }
 
 /// The order in which `count` programs take their turns in a round. It changes each round, so that no program is always
-/// the first, far from another one, or behind the same one.
+/// the first, far from another one, or after the same one.
 inline std::vector<size_t> turn_order(size_t count, uint64_t round) {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});

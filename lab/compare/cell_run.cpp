@@ -102,7 +102,7 @@ class Progress : public train::StepObserver {
     }
   }
 
-  /// Puts a result of this start of `trainer` behind what was before.
+  /// Puts a result of this start of `trainer` after what was before.
   void complete(train::TrainResult& result, const train::Trainer& trainer) const {
     if (before_.losses.empty()) {
       return;

@@ -6,6 +6,7 @@
 #include "session/output.h"
 #include "session/trainer.h"
 #include "train/agreement.h"
+#include "train/training_state.h"
 
 #include <fmt/format.h>
 
@@ -49,11 +50,7 @@ Trial try_rate(const Comparison& comparison, const Settings& settings, double fa
       if (options.group->size() > 1) {
         rehearse_cell(comparison, settings);
       }
-      const auto train_set = train::make_dataset(recipe, data::Split::train);
-      const data::Loader loader = train::make_train_loader(recipe, train_set, /* workers= */ 0);
-      train::StepPlan plan{.batches_per_epoch = loader.batches_per_epoch(),
-                           .total_batches = loader.num_steps(),
-                           .accumulate = recipe.grad_accum_steps};
+      train::StepPlan plan = train::plan_of(recipe, train::make_dataset(recipe, data::Split::train));
       const auto run_steps = static_cast<double>(plan.total_steps());
       plan.total_batches = tuning_batches(plan.total_batches, plan.accumulate);
       recipe.images = plan.total_batches * recipe.batch_size;

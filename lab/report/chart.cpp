@@ -187,12 +187,15 @@ struct XAxis {
       low = -0.5;
       high = static_cast<double>(chart.x_names.size()) - 0.5;
     }
+    size_t characters = 0;
     for (size_t i = 0; i < chart.x_names.size(); ++i) {
       values.push_back(static_cast<double>(i));
+      characters += chart.x_names[i].size();
     }
+    const bool is_crowded = values.size() > 5 || characters > 32;  // on a phone
     for (size_t i = 0; i < values.size(); ++i) {
       texts.push_back(chart.x_names.empty() ? tick_text(values[i], values) : chart.x_names[i]);
-      json.push_back(tick_at(share(values[i]), texts.back(), values.size() > 5 && i % 2 == 1));
+      json.push_back(tick_at(share(values[i]), texts.back(), is_crowded && i % 2 == 1));
     }
   }
   [[nodiscard]] double share(double x) const { return (x - low) / (high - low); }

@@ -180,7 +180,7 @@ std::string to_csv(const Parts& parts) {
   std::vector<Table> tables;
   for (const Part& part : parts) {
     tables.push_back(cell_table(part.comparison));
-    auto place = all.heads.begin();  // a head that is new stands behind the one before it
+    auto place = all.heads.begin();  // a head that is new stands after the one before it
     for (const std::string& head : tables.back().heads) {
       const auto known = std::find(all.heads.begin(), all.heads.end(), head);
       place = known != all.heads.end() ? known : all.heads.insert(place + 1, head);

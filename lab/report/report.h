@@ -293,7 +293,7 @@ std::string start_note(const Comparison& comparison);
 /// The `norma train` command that trains a cell again, with every option that differs from its default. On the same
 /// kind of machine and with the same version it gives the same bits. Files of policies have their old names. For a cell
 /// that starts from a network of the comparison's, the command that trains that network stands before it; where
-/// averaged weights get new statistics, the command that tests them behind it.
+/// averaged weights get new statistics, the command that tests them after it.
 std::string repeat_command(const Comparison& comparison, const Cell& cell);
 
 }  // namespace norma::lab

@@ -86,10 +86,10 @@ struct ResultTable {
 struct Fold;
 using Block = std::variant<Heading, Note, CaptionedTable, Facts, Code, ResultTable, Figures, Fold>;
 
-/// Blocks behind a line that opens them.
+/// Blocks after a line that opens them.
 struct Fold {
   std::string summary;
-  std::string problem = {};  ///< behind the summary, in the color of errors
+  std::string problem = {};  ///< after the summary, in the color of errors
   std::vector<Block> blocks;
   bool on_page_only = false;  ///< details that Markdown leaves out
 };

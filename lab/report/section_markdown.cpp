@@ -50,7 +50,7 @@ struct TextOf {
   }
 };
 
-/// Each block behind an empty line.
+/// Each block after an empty line.
 std::string blocks_text(const std::vector<Block>& blocks) {
   std::string text;
   for (const Block& block : blocks) {

@@ -11,7 +11,7 @@ namespace norma::lab {
 std::string_view page_template();
 std::string_view page_style();
 
-/// Fills a part of a template, which begins behind a line {{=part}} and ends before the next one, with values:
+/// Fills a part of a template, which begins after a line {{=part}} and ends before the next one, with values:
 ///
 /// - {{name}} is a value as text, with HTML's characters escaped, and {{{name}}} is one as it is. A name that the
 ///   innermost object lacks is looked for in those around it; {{.}} is the element of a list.

@@ -90,7 +90,7 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
   const nn::CheckpointPass pass = nn::checkpoint_pass();
   if (before != weighted_.end()) {
     before->runs += pass == nn::CheckpointPass::again ? 0 : 1;
-    // A weight that is used twice has no one norm behind it.
+    // A weight that is used twice has no one norm after it.
     before->made = pass == nn::CheckpointPass::again && before->runs == 1 ? maker_of(place, output) : nullptr;
     before->output_index = output.defined() ? output.impl().output_index : 0;
     before->invariance = nn::Invariance::none;

@@ -33,7 +33,7 @@ class Tape {
     return entries.size() - 1;
   }
 
-  /// From the root back to the first entry: everything that used an entry comes behind it on the tape, so its gradient
+  /// From the root back to the first entry: everything that used an entry comes after it on the tape, so its gradient
   /// is complete when the walk arrives.
   void backward(size_t root, bool tell = false) {
     for (Entry& entry : entries) {

@@ -68,7 +68,7 @@ for i, entry in enumerate(tape.entries):
 
 # %% text
 def walk_back(tape, root, tell=False):
-    """From the root back to the first entry: everything that used an entry comes behind it on the tape, so its gradient
+    """From the root back to the first entry: everything that used an entry comes after it on the tape, so its gradient
     is complete when the walk arrives."""
     for entry in tape.entries:
         entry.gradient = 0
@@ -144,7 +144,7 @@ print(f"after a second backward: {p.grad.item():g} and {q.grad.item():g}")
 # %% prose
 # `exercise.h` has the same tape in plain structs. Fill three gaps in `exercise.cpp`:
 # ->
-# The same tape again. Fill three gaps below. The cell behind each gap says whether it is right:
+# The same tape again. Fill three gaps below. The cell after each gap says whether it is right:
 
 # %% prose
 # 3. `backward`: the walk, as in the three steps above. The root need not be the last entry.

@@ -28,7 +28,7 @@ std::size_t tanh_of(Tape& tape, std::size_t a) {
 }
 
 void backward(Tape& tape, std::size_t root) {
-  // GAP 3: what comes behind the root cannot have made it, so the walk begins there.
+  // GAP 3: what comes after the root cannot have made it, so the walk begins there.
   for (Entry& entry : tape.entries) {
     entry.gradient = 0;
   }

@@ -110,7 +110,7 @@ report("relu at 0", norma.relu, float64([-1, 0]))
 # %% prose
 # Fill three gaps in `exercise.cpp`:
 # ->
-# Fill three gaps below. The cell behind each gap says whether it is right:
+# Fill three gaps below. The cell after each gap says whether it is right:
 
 # %% gap 1
 import math

@@ -95,7 +95,7 @@ show("Norma", norma.layer_norm(tensor(x), [5], tensor(weight), tensor(bias), eps
 # %% prose
 # Fill three gaps in `exercise.cpp`:
 # ->
-# Fill three gaps below. The cell behind each gap says whether it is right:
+# Fill three gaps below. The cell after each gap says whether it is right:
 
 # %% gap 1
 def statistics_of(x, eps):
@@ -150,7 +150,7 @@ def group_norm_of(x, sizes, groups, weight, bias, eps):
     bias have an element for each channel. Returns such a list."""
     n, c, h, w = sizes
     count = c // groups * h * w  # elements that share a mean: one run of memory
-    # GAP 3: the runs lie one behind the other, first the groups of image 0, then those of image 1. x[a:b] is a run.
+    # GAP 3: the runs lie one after the other, first the groups of image 0, then those of image 1. x[a:b] is a run.
     ### BEGIN SOLUTION
     y = []
     for run in range(n * groups):

@@ -35,7 +35,7 @@ std::vector<double> group_norm_of(const std::vector<double>& x, const ImageSizes
   std::vector<double> y(x.size(), 0);
   const int64_t channels = sizes.c / groups;           // of a group
   const int64_t count = channels * sizes.h * sizes.w;  // elements that share a mean: one run of memory
-  // GAP 3: the runs lie one behind the other, first the groups of image 0, then those of image 1.
+  // GAP 3: the runs lie one after the other, first the groups of image 0, then those of image 1.
   for (int64_t run = 0; run < sizes.n * groups; ++run) {
     const RowStatistics row = statistics_of(x.data() + run * count, count, eps);
     for (int64_t i = 0; i < count; ++i) {

@@ -109,7 +109,7 @@ for left_out in ["nothing", "own", "mean", "spread"]:
 # %% prose
 # Open `exercise.cpp`. It computes the backward pass of one row. Fill three gaps:
 # ->
-# The cells below compute the backward pass of one row. Fill three gaps. The cell behind each says whether it is right:
+# The cells below compute the backward pass of one row. Fill three gaps. The cell after each says whether it is right:
 
 # %% prose
 # The tests use the row of this page, the central differences of lesson 4, and Norma's own norm. When your `dx` is the

@@ -15,6 +15,6 @@ float squares_about(float mean, const float* x, int64_t n);
 /// Gap 2: y[i] = (x[i] - mean) * rstd for n floats, by vectors.
 void write_row(const float* x, float mean, float rstd, int64_t n, float* y);
 
-/// Gap 3: the norm of `rows` rows of n floats, which lie one behind the other. One row after the other, so that a row
+/// Gap 3: the norm of `rows` rows of n floats, which lie one after the other. One row after the other, so that a row
 /// stays in the cache from its first pass to its last; and all cores share the rows.
 void norm_rows(const float* x, int64_t rows, int64_t n, float* y);

@@ -1,4 +1,4 @@
-// What your answers must do: the right numbers for every length, and nothing written behind a row.
+// What your answers must do: the right numbers for every length, and nothing written beyond a row.
 
 #include "exercise.h"
 

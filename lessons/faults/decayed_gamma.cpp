@@ -10,17 +10,5 @@ int main() {
   const auto model = faults::small_network(images->info().num_classes());
   // Strong weight decay for a short run: a real one has 5e-4 and a thousand times as many steps.
   nn::Sgd optimizer({{.parameters = model->named_parameters(), .weight_decay = 0.05}}, {.lr = 0.2});
-  data::Loader batches = faults::batches_of(images);
-  faults::Watch watch(*model, kSteps);
-  while (const auto batch = batches.next()) {
-    watch.begin();
-    optimizer.zero_grad();
-    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
-    watch.forward(loss);
-    loss.backward();
-    watch.backward();
-    optimizer.step();
-    watch.update();
-  }
-  watch.print();
+  faults::run_training(*model, optimizer, images);
 }

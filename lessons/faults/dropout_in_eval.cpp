@@ -28,19 +28,7 @@ int main() {
   const auto model = std::make_shared<Network>(images->info().num_classes());
   const auto test_images = std::make_shared<faults::Stripes>(128, /* seed= */ 1);
   nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 5e-4), {.lr = 0.1});
-  data::Loader batches = faults::batches_of(images);
-  faults::Watch watch(*model, kSteps);
-  while (const auto batch = batches.next()) {
-    watch.begin();
-    optimizer.zero_grad();
-    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
-    watch.forward(loss);
-    loss.backward();
-    watch.backward();
-    optimizer.step();
-    watch.update();
-  }
-  watch.print();
+  faults::run_training(*model, optimizer, images);
   const auto evaluate = [&] {
     data::Loader test_batches = faults::batches_of(test_images);
     return train::evaluate(*model, test_batches);

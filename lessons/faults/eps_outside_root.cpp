@@ -1,37 +1,20 @@
 // Layer norm over the channels of each pixel, made of ops.
-#include <norma/norma.h>
+#include "by_hand.h"
 
-using namespace norma;  // NOLINT: an example reads better without prefixes
+using namespace norma;          // NOLINT: an example reads better without prefixes
+using namespace norma::faults;  // NOLINT
 
 namespace {
 
-/// Tensors in 16 bits are computed in float32.
-Tensor wide(const Tensor& x) {
-  return x.dtype() == DType::float64 ? x : to(x, DType::float32);
+Tensor layer_norm_by_hand(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor centred = x - mean(x, {1}, {.keepdim = true});
+  const Tensor variance = mean(centred * centred, {1}, {.keepdim = true});
+  const Tensor xhat = centred / (sqrt(variance) + 1e-6);
+  return xhat * along_channels(weight) + along_channels(bias);
 }
-
-class LayerNormByHand : public nn::Module {
- public:
-  explicit LayerNormByHand(int64_t channels)
-      : weight_(register_parameter("weight", ones({channels}))), bias_(register_parameter("bias", zeros({channels}))) {}
-
-  Tensor forward(const Tensor& input) override {
-    const Tensor x = wide(input);
-    const Tensor centred = x - mean(x, {1}, {.keepdim = true});
-    const Tensor variance = mean(centred * centred, {1}, {.keepdim = true});
-    const Tensor xhat = centred / (sqrt(variance) + 1e-6);
-    const Sizes per_channel{input.size(1), 1, 1};
-    return norma::to(xhat * view(weight_, per_channel) + view(bias_, per_channel), input.dtype());
-  }
-  [[nodiscard]] std::string name() const override { return "LayerNormByHand"; }
-
- private:
-  Tensor weight_;
-  Tensor bias_;
-};
 
 }  // namespace
 
 NORMA_PLUGIN {
-  nn::register_norm("eps_outside_root", [](int64_t channels) { return std::make_shared<LayerNormByHand>(channels); });
+  register_layer_norm("eps_outside_root", layer_norm_by_hand);
 }

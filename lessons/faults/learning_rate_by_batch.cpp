@@ -10,17 +10,5 @@ int main() {
   const auto model = faults::small_network(images->info().num_classes());
   const double lr = 0.4 * faults::kBatch;
   nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 5e-4), {.lr = lr});
-  data::Loader batches = faults::batches_of(images);
-  faults::Watch watch(*model, kSteps);
-  while (const auto batch = batches.next()) {
-    watch.begin();
-    optimizer.zero_grad();
-    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
-    watch.forward(loss);
-    loss.backward();
-    watch.backward();
-    optimizer.step();
-    watch.update();
-  }
-  watch.print();
+  faults::run_training(*model, optimizer, images);
 }

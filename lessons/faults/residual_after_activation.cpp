@@ -52,17 +52,5 @@ int main() {
   const auto images = std::make_shared<faults::Stripes>(faults::kBatch * kSteps);
   const auto model = network(images->info().num_classes());
   nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 5e-4), {.lr = 0.1});
-  data::Loader batches = faults::batches_of(images);
-  faults::Watch watch(*model, kSteps);
-  while (const auto batch = batches.next()) {
-    watch.begin();
-    optimizer.zero_grad();
-    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
-    watch.forward(loss);
-    loss.backward();
-    watch.backward();
-    optimizer.step();
-    watch.update();
-  }
-  watch.print();
+  faults::run_training(*model, optimizer, images);
 }

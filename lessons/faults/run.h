@@ -1,6 +1,6 @@
 #pragma once
 
-// What the faults of training share: generated images, a small network, and a loop's telemetry as text.
+// What the faults of training share: generated images, a small network, and a loop that prints its telemetry.
 
 #include <norma/lab/lab.h>
 #include <norma/norma.h>
@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <numbers>
 #include <random>
@@ -138,5 +139,27 @@ class Watch {
   int64_t step_ = 0;
   double loss_ = 0;
 };
+
+/// Trains with the images in their order, calls `after_step` with the number of each step, and prints the telemetry.
+inline void run_training(nn::Module& model, nn::Optimizer& optimizer,
+                         const std::shared_ptr<const data::Dataset>& images,
+                         const std::function<void(int64_t step)>& after_step = {}) {
+  data::Loader batches = batches_of(images);
+  Watch watch(model, images->info().size / kBatch);
+  while (const auto batch = batches.next()) {
+    watch.begin();
+    optimizer.zero_grad();
+    const Tensor loss = cross_entropy(model(batch->images), batch->labels);
+    watch.forward(loss);
+    loss.backward();
+    watch.backward();
+    optimizer.step();
+    watch.update();
+    if (after_step) {
+      after_step(batch->step);
+    }
+  }
+  watch.print();
+}
 
 }  // namespace norma::faults

@@ -25,7 +25,7 @@ class WithLabels : public data::Dataset {
   std::vector<int64_t> labels_;
 };
 
-/// The labels of all images, one after the other, behind a header of one number: how many there are.
+/// The labels of all images, one after the other, after a header of one number: how many there are.
 std::vector<int64_t> label_file(const data::Dataset& images) {
   std::vector<int64_t> numbers{images.info().size};
   data::Image image;
@@ -45,17 +45,5 @@ int main() {
   const auto images = std::make_shared<WithLabels>(stripes, std::vector<int64_t>(file.begin() + 2, file.end()));
   const auto model = faults::small_network(images->info().num_classes());
   nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 5e-4), {.lr = 0.1});
-  data::Loader batches = faults::batches_of(images);
-  faults::Watch watch(*model, kSteps);
-  while (const auto batch = batches.next()) {
-    watch.begin();
-    optimizer.zero_grad();
-    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
-    watch.forward(loss);
-    loss.backward();
-    watch.backward();
-    optimizer.step();
-    watch.update();
-  }
-  watch.print();
+  faults::run_training(*model, optimizer, images);
 }

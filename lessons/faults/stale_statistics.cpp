@@ -26,21 +26,10 @@ int main() {
   const auto model = faults::small_network(images->info().num_classes());
   const auto test_images = std::make_shared<faults::Stripes>(128, /* seed= */ 1);
   nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 5e-4), {.lr = 0.1});
-  data::Loader batches = faults::batches_of(images);
-  faults::Watch watch(*model, kSteps);
-  while (const auto batch = batches.next()) {
-    watch.begin();
-    optimizer.zero_grad();
-    const Tensor loss = cross_entropy((*model)(batch->images), batch->labels);
-    watch.forward(loss);
-    loss.backward();
-    watch.backward();
-    optimizer.step();
-    watch.update();
-    if (batch->step == 10) {
+  faults::run_training(*model, optimizer, images, [&](int64_t step) {
+    if (step == 10) {
       std::printf("test loss %.2f\n", test_loss(*model, faults::batches_of(test_images)));
     }
-  }
-  watch.print();
+  });
   std::printf("test loss %.2f\n", test_loss(*model, faults::batches_of(test_images)));
 }

@@ -1,65 +1,27 @@
 // Layer norm over the channels of each pixel, with a backward pass of its own.
 //   y = x̂ · weight + bias,  x̂ = (x - mean) · r,  r = 1 / sqrt(variance + eps)
-#include <norma/norma.h>
+#include "by_hand.h"
 
-using namespace norma;  // NOLINT: an example reads better without prefixes
+using namespace norma;          // NOLINT: an example reads better without prefixes
+using namespace norma::faults;  // NOLINT
 
 namespace {
 
-constexpr double kEps = 1e-6;
-
-/// Tensors in 16 bits are computed in float32.
-Tensor wide(const Tensor& x) {
-  return x.dtype() == DType::float64 ? x : to(x, DType::float32);
+Tensors backward(const Tensor& dy, const Normalized& x, const Tensor& weight) {
+  const auto& [xhat, r] = x;
+  const Tensor g = dy * along_channels(weight);
+  const Tensor dx = r * (g - mean(g, {1}, {.keepdim = true}) - xhat * mean(g * xhat, {1}, {.keepdim = true}));
+  const Tensor dweight = to(sum(dy * xhat, {0, 2, 3}), weight.dtype());
+  const Tensor dbias = to(sum(dy, {0, 2, 3}), weight.dtype());
+  return {dx, dbias, dweight};
 }
 
-struct Normalized {
-  Tensor xhat;  // (N, C, H, W)
-  Tensor r;     // (N, 1, H, W), 1 / deviation
-};
-Normalized normalized(const Tensor& x) {
-  const Tensor centred = x - mean(x, {1}, {.keepdim = true});
-  const Tensor r = rsqrt(mean(centred * centred, {1}, {.keepdim = true}) + kEps);
-  return {centred * r, r};
+Tensor layer_norm_by_hand(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return layer_norm_with(backward, x, weight, bias);
 }
-
-Tensor layer_norm_by_hand(const Tensor& input, const Tensor& gamma, const Tensor& beta) {
-  const auto per_channel = [](const Tensor& w) { return view(w, {w.size(0), 1, 1}); };
-  const auto forward = [&] {
-    const NoGradGuard guard;
-    return to(normalized(wide(input)).xhat * per_channel(gamma) + per_channel(beta), input.dtype());
-  };
-  return Op("layer_norm_by_hand")
-      .record({input, gamma, beta}, forward(), {input, gamma},
-              [per_channel](const Tensor& dy, const BackwardContext& context) -> Tensors {
-                const Tensor x = context.saved(0);
-                const Tensor weight = context.saved(1);
-                const auto [xhat, r] = normalized(wide(x));
-                const Tensor g = wide(dy) * per_channel(weight);
-                const Tensor dx =
-                    to(r * (g - mean(g, {1}, {.keepdim = true}) - xhat * mean(g * xhat, {1}, {.keepdim = true})),
-                       x.dtype());
-                const Tensor dweight = to(sum(wide(dy) * xhat, {0, 2, 3}), weight.dtype());
-                const Tensor dbias = to(sum(wide(dy), {0, 2, 3}), weight.dtype());
-                return {dx, dbias, dweight};
-              });
-}
-
-class LayerNormByHand : public nn::Module {
- public:
-  explicit LayerNormByHand(int64_t channels)
-      : weight_(register_parameter("weight", ones({channels}))), bias_(register_parameter("bias", zeros({channels}))) {}
-
-  Tensor forward(const Tensor& x) override { return layer_norm_by_hand(x, weight_, bias_); }
-  [[nodiscard]] std::string name() const override { return "LayerNormByHand"; }
-
- private:
-  Tensor weight_;
-  Tensor bias_;
-};
 
 }  // namespace
 
 NORMA_PLUGIN {
-  nn::register_norm("swapped_gradients", [](int64_t channels) { return std::make_shared<LayerNormByHand>(channels); });
+  register_layer_norm("swapped_gradients", layer_norm_by_hand);
 }

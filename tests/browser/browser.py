@@ -1,108 +1,57 @@
-"""Headless Chromium, told what to do through its DevTools protocol."""
+"""Headless Chromium by Selenium, with what only Chromium's own protocol can do: the width of a phone, dark colors, the
+tree of a screen reader and pictures of whole pages."""
 import base64
 import json
-import os
-import select
-import shutil
-import subprocess
-import tempfile
-import time
+
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 
 
-class Browser:
-    """One page of a browser of its own. `events` holds what the browser reported and nobody has read."""
+class Browser(webdriver.Chrome):
+    file = None  # the address of the page
 
     def __init__(self):
-        self.folder = tempfile.mkdtemp(prefix="norma-browser-")
-        to_browser, self.write_end = os.pipe()
-        self.read_end, from_browser = os.pipe()
+        options = webdriver.ChromeOptions()
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+            options.add_argument(argument)
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        super().__init__(options=options, service=Service("/usr/bin/chromedriver"))
 
-        def at_3_and_4():  # where the browser looks for its pipes
-            a, b = os.dup(to_browser), os.dup(from_browser)
-            os.dup2(a, 3)
-            os.dup2(b, 4)
+    def evaluate(self, expression):
+        return self.execute_script(f"return ({expression.strip()})")
 
-        self.process = subprocess.Popen(
-            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe",
-             f"--user-data-dir={self.folder}", "--no-first-run", "--disable-background-networking", "about:blank"],
-            preexec_fn=at_3_and_4, close_fds=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        os.close(to_browser)
-        os.close(from_browser)
-        self.rest = b""
-        self.events = []
-        self.number = 0
-        self.session = None
-        target = next(t for t in self.call("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self.session = self.call("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log", "Network", "DOM", "Accessibility"):
-            self.call(f"{domain}.enable")
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait(timeout=30)
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def receive(self, deadline):
-        while b"\0" not in self.rest:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.read_end], [], [], left)[0]:
-                raise TimeoutError("the browser does not answer")
-            part = os.read(self.read_end, 1 << 20)
-            if not part:
-                raise ConnectionError("the browser has ended")
-            self.rest += part
-        message, self.rest = self.rest.split(b"\0", 1)
-        return json.loads(message)
-
-    def call(self, method, **parameters):
-        self.number += 1
-        message = {"id": self.number, "method": method, "params": parameters}
-        if self.session:
-            message["sessionId"] = self.session
-        data = json.dumps(message).encode() + b"\0"
-        while data:
-            data = data[os.write(self.write_end, data):]
-        deadline = time.monotonic() + 120
-        while True:
-            answer = self.receive(deadline)
-            if answer.get("id") == self.number:
-                if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']['message']}")
-                return answer["result"]
-            self.events.append(answer)
-
-    def evaluate(self, script):
-        result = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in result:
-            raise RuntimeError(result["exceptionDetails"]["exception"].get("description", "a script failed"))
-        return result["result"].get("value")
-
-    def open(self, file, width, height=800, phone=False, dark=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1,
-                  mobile=phone)
+    def open(self, file, width, phone=False, dark=False):
+        self.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+            "width": width, "height": 800, "deviceScaleFactor": 2 if phone else 1, "mobile": phone})
         self.media(dark)
-        self.events.clear()
-        self.call("Page.navigate", url=file.resolve().as_uri())
-        self.evaluate("new Promise(done => document.readyState === 'complete' ? done() : addEventListener('load', done))")
+        self.complaints()
+        self.file = file.resolve().as_uri()
+        self.get(self.file)
 
     def media(self, dark, kind="screen"):
-        self.call("Emulation.setEmulatedMedia", media=kind,
-                  features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
+        self.execute_cdp_cmd("Emulation.setEmulatedMedia", {
+            "media": kind, "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
 
-    def press(self, key, code, shift=False):
-        text = {"Enter": "\r"}.get(key)
-        for kind in ("keyDown", "keyUp"):
-            extra = {"text": text} if text and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code,
-                      modifiers=8 if shift else 0, **extra)
+    def complaints(self):
+        """What the page has written to the console since it was opened, scripts that failed, and other files that it
+        has asked for."""
+        found = [f"console: {entry['message']}" for entry in self.get_log("browser")]
+        for entry in self.get_log("performance"):
+            event = json.loads(entry["message"])["message"]
+            if event["method"] == "Network.requestWillBeSent" and event["params"]["request"]["url"] != self.file:
+                found.append(f"asks for {event['params']['request']['url']}")
+        return found
 
-    def picture(self, file, height=None):
-        """The page, or what is above `height` pixels of it."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        # Chromium has no pictures beyond 16384 pixels.
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], height or 8000), "scale": 1}
-        data = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)["data"]
-        file.write_bytes(base64.b64decode(data))
+    def press(self, key):
+        ActionChains(self).send_keys(key).perform()
+
+    def picture(self, file):
+        """The page, or its upper 8000 pixels: Chromium has no pictures beyond 16384 pixels."""
+        size = self.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], 8000), "scale": 1}
+        shot = self.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        file.write_bytes(base64.b64decode(shot["data"]))
 
     def print_to(self, file):
-        file.write_bytes(base64.b64decode(self.call("Page.printToPDF", printBackground=False)["data"]))
+        file.write_bytes(base64.b64decode(self.print_page()))

@@ -41,13 +41,7 @@ def check_page(browser, file, output):
             wide = browser.evaluate("document.documentElement.scrollWidth - innerWidth")
             if wide > 0:
                 found.append(f"the page is {wide} pixels wider than the window")
-            for event in browser.events:
-                if event.get("method") == "Log.entryAdded":
-                    found.append(f"console: {event['params']['entry']['text']}")
-                elif event.get("method") == "Network.requestWillBeSent":
-                    url = event["params"]["request"]["url"]
-                    if url != file.resolve().as_uri() and not url.startswith("data:"):
-                        found.append(f"asks for {url}")
+            found += [text for text in browser.complaints() if not text.startswith("asks for data:")]
             faults += [f"{file.name}, {view}, {'dark' if dark else 'light'}: {text}" for text in found[:10]]
             browser.picture(output / f"{file.stem}-{view}-{'dark' if dark else 'light'}.png")
     levels = browser.evaluate("[...document.querySelectorAll('h1,h2,h3,h4')].map(h => +h.tagName[1])")
@@ -64,11 +58,8 @@ def main():
     files = sorted(site.glob("*.html"))
     if not files:
         sys.exit(f"browser: no pages in {site}")
-    browser = Browser()
-    try:
+    with Browser() as browser:
         faults = [fault for file in files for fault in check_page(browser, file, output)]
-    finally:
-        browser.close()
     for fault in faults:
         print(f"browser: {fault}")
     print(f"browser: {len(files)} pages of lessons, {len(faults)} faults; pictures in {output}")

@@ -5,6 +5,7 @@ import pathlib
 import sys
 
 from browser import Browser
+from selenium.webdriver.common.keys import Keys
 
 SMALLEST_TEXT = 11  # CSS pixels
 LEAST_CONTRAST = 4.5
@@ -72,20 +73,6 @@ class Report:
     def fault(self, where, text):
         self.faults.append(f"{self.name}, {where}: {text}")
 
-    def check_events(self, where):
-        for event in self.browser.events:
-            method, parameters = event.get("method"), event.get("params", {})
-            if method == "Runtime.exceptionThrown":
-                self.fault(where, "a script failed")
-            elif method == "Log.entryAdded" and parameters["entry"]["level"] in ("error", "warning"):
-                self.fault(where, f"console: {parameters['entry']['text']}")
-            elif method == "Runtime.consoleAPICalled":
-                self.fault(where, "console: something is written")
-            elif method == "Network.requestWillBeSent":
-                url = parameters["request"]["url"]
-                if url != self.file.resolve().as_uri():
-                    self.fault(where, f"asks for {url}")
-
     def check_view(self, view, width, phone, dark):
         browser = self.browser
         browser.open(self.file, width, phone=phone, dark=dark)
@@ -93,15 +80,15 @@ class Report:
         wide = browser.evaluate("document.documentElement.scrollWidth - innerWidth")
         if wide > 0:
             self.fault(where, f"the page is {wide} pixels wider than the window")
-        for text in browser.evaluate(TEXTS)[:10] + browser.evaluate(OVERLAPS)[:10]:
+        for text in browser.evaluate(TEXTS)[:10] + browser.evaluate(OVERLAPS)[:10] + browser.complaints():
             self.fault(where, text)
         browser.picture(self.pictures / f"{self.name}-{view}-{'dark' if dark else 'light'}.png")
-        self.check_events(where)
 
     def check_tree(self, view, width, phone):
         """What a reader of the screen is told."""
         self.browser.open(self.file, width, phone=phone)
-        nodes = [n for n in self.browser.call("Accessibility.getFullAXTree")["nodes"] if not n.get("ignored")]
+        tree = self.browser.execute_cdp_cmd("Accessibility.getFullAXTree", {})
+        nodes = [n for n in tree["nodes"] if not n.get("ignored")]
         roles = {}
         for node in nodes:
             roles.setdefault(node["role"]["value"], []).append(node.get("name", {}).get("value", ""))
@@ -122,7 +109,7 @@ class Report:
         browser.open(self.file, 1280)
         count = browser.evaluate(f"window.stops = {FOCUSABLE}, window.stops.length")
         for i in range(min(count, 60)):
-            browser.press("Tab", 9)
+            browser.press(Keys.TAB)
             at = browser.evaluate("window.stops.indexOf(document.activeElement)")
             if at != i:
                 self.fault("keyboard", f"the Tab key goes to place {at}, not {i}")
@@ -135,12 +122,13 @@ class Report:
             if not seen:
                 self.fault("keyboard", f"nobody sees that place {i} has the focus")
         browser.evaluate("document.querySelector('summary').focus()")
-        browser.press("Enter", 13)
+        browser.press(Keys.ENTER)
         if not browser.evaluate("document.activeElement.parentElement.open"):
             self.fault("keyboard", "Enter does not open what is folded")
         browser.evaluate("document.querySelector('nav a').focus()")
-        browser.press("Enter", 13)
-        if browser.evaluate("location.hash") != "#results":
+        browser.press(Keys.ENTER)
+        link = browser.evaluate("document.querySelector('nav a').hash")
+        if browser.evaluate("location.hash") != link or not browser.evaluate(f"!!document.querySelector('{link}')"):
             self.fault("keyboard", "a link of the list of sections leads nowhere")
 
     def check_print(self):
@@ -176,15 +164,12 @@ def main():
     files = sorted(output.glob("*/report.html"))
     if not files:
         sys.exit(f"browser: no reports in {output}")
-    browser = Browser()
     faults = []
-    try:
+    with Browser() as browser:
         for file in files:
             report = Report(browser, file, output)
             report.check()
             faults += report.faults
-    finally:
-        browser.close()
     for fault in faults:
         print(f"browser: {fault}")
     print(f"browser: {len(files)} reports, {len(faults)} faults; pictures in {output}")

@@ -3,7 +3,8 @@
 # light and dark, at three widths (check_lessons.py).
 # run.sh [PROGRAM [OUTPUT]]: opens reports of `norma compare` in headless Chromium, in light and dark, on paper, at the
 # width of a desk and of a phone, checks them (check_report.py) and keeps a picture of each in OUTPUT (build/browser).
-# Installs Debian's package chromium where it can. Not part of CI. Exit 1: a check failed, or there is no browser.
+# Installs Debian's packages of Chromium and Selenium where it can. Not part of CI. Exit 1: a check failed, or there is no
+# browser.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 what=reports
@@ -12,22 +13,24 @@ program=${1:-build/cpu-release/cli/norma}
 site=${1:-build/lessons}
 output=${2:-build/browser}
 
-if ! command -v chromium >/dev/null && command -v apt-get >/dev/null; then
-  echo "browser: installing chromium" >&2
+packages=(chromium chromium-driver python3-selenium)
+if ! dpkg -s "${packages[@]}" >/dev/null 2>&1 && command -v apt-get >/dev/null; then
+  echo "browser: installing ${packages[*]}" >&2
   as_root=()
   [ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive sh -c \
-    'apt-get update && apt-get install --yes --no-install-recommends chromium' >/dev/null 2>&1 </dev/null || true
+    "apt-get update && apt-get install --yes --no-install-recommends ${packages[*]}" >/dev/null 2>&1 </dev/null || true
 fi
-command -v chromium >/dev/null || { echo "browser: NOT TESTED: there is no chromium here (apt-get install chromium)"; exit 1; }
-command -v python3 >/dev/null || { echo "browser: NOT TESTED: there is no python3 here"; exit 1; }
+python=/usr/bin/python3  # Debian's, which has Debian's Selenium
+command -v chromedriver >/dev/null && "$python" -c 'import selenium' 2>/dev/null || {
+  echo "browser: NOT TESTED: it needs Debian's packages ${packages[*]}"; exit 1; }
 if [ "$what" = lessons ]; then
   [ -e "$site/index.html" ] || { echo "browser: NOT TESTED: there is no $site/index.html: ./run lessons --site $site"; exit 1; }
   mkdir -p "$output"
-  exec python3 tests/browser/check_lessons.py "$site" "$output"
+  exec "$python" tests/browser/check_lessons.py "$site" "$output"
 fi
 [ -x "$program" ] || { echo "browser: NOT TESTED: there is no $program: build it first"; exit 1; }
 
 mkdir -p "$output"
-python3 tests/browser/make_reports.py "$program" "$output"
-python3 tests/browser/check_report.py "$output"
+"$python" tests/browser/make_reports.py "$program" "$output"
+"$python" tests/browser/check_report.py "$output"

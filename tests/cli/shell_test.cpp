@@ -252,10 +252,6 @@ TEST_CASE("norma man: every option of every --help is in it, and groff has no co
   const Outcome page = run_norma(folder.path(), "man");
   REQUIRE(page.code == 0);
   CHECK(page.out.find("\n.TH NORMA 1 ") != std::string::npos);
-  for (const char* variable :
-       {"OMP_NUM_THREADS", "NORMA_DEVICE", "NORMA_SIMD", "NORMA_CONV", "NORMA_CUDNN_PLANS", "NO_COLOR, TERM"}) {
-    CHECK_MESSAGE(page.out.find("\n.TP\n\\fB" + std::string(variable) + "\\fR\n") != std::string::npos, variable);
-  }
   size_t at = 0;
   for (const std::string& command : kCommands) {
     std::string escaped = std::regex_replace(command, std::regex("-"), "\\-");

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Each fault of tests/virtual_gpu/planted_faults.py can still be planted; mutations.py plants them, which needs nvcc."""
+"""Each fault of tests/virtual_gpu/planted_faults.toml can still be planted; mutations.py plants them, which needs nvcc."""
 import csv
 import fnmatch
 import pathlib
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/virtual_gpu"))
 sys.dont_write_bytecode = True
 import mutations  # noqa: E402
-from planted_faults import FAULTS  # noqa: E402
+from mutations import FAULTS  # noqa: E402
 
 
 def cases_of(program):

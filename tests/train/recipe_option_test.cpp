@@ -4,16 +4,13 @@
 #include "files.h"
 #include "json.h"
 #include "number_of_fields.h"
-#include "paths.h"
 #include "session/resume.h"
 #include "train/other_values.h"
 
 #include <doctest/doctest.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <set>
@@ -60,34 +57,6 @@ Recipe recipe_from_toml(const std::string& text, const std::filesystem::path& fo
     option.give(given, recipe);
   }
   return recipe;
-}
-
-/// The options of a recipe, with their defaults, as a table in Markdown: a row for each heading of --help.
-std::string markdown_table() {
-  struct Row {
-    std::string heading;
-    std::vector<std::string> staying;
-    std::vector<std::string> changing;
-  };
-  std::vector<Row> rows;
-  for (const RecipeOption& option : recipe_options()) {
-    auto row = std::ranges::find(rows, option.heading, &Row::heading);
-    if (row == rows.end()) {
-      row = rows.insert(rows.end(), Row{.heading = option.heading, .staying = {}, .changing = {}});
-    }
-    const std::string name =
-        option.is_switch() ? fmt::format("`--[no-]{}`", option.name) : fmt::format("`--{}`", option.name);
-    const bool is_on = option.is_switch() && option.items({}) == std::vector<std::string>{"true"};
-    const std::string otherwise = option.is_switch() ? (is_on ? "on" : "off") : option.default_text({});
-    const char* const stress = option.on_resume == OnResume::always ? "**" : "";
-    std::vector<std::string>& cell = option.on_resume == OnResume::another_run ? row->staying : row->changing;
-    cell.push_back(fmt::format("{0}{1}{0} ({2})", stress, name, otherwise));
-  }
-  std::string text = "| | stays | may change |\n|---|---|---|\n";
-  for (const Row& row : rows) {
-    text += fmt::format("| {} | {} | {} |\n", row.heading, fmt::join(row.staying, ", "), fmt::join(row.changing, ", "));
-  }
-  return text;
 }
 
 }  // namespace
@@ -183,20 +152,4 @@ TEST_CASE("recipe options: what replaces another one") {
   CHECK(images.default_text(recipe) == "64");
   epochs.give({}, recipe);
   CHECK(recipe.images == 0);
-}
-
-TEST_CASE("recipe options: the table in docs/command.md is up to date") {
-  const std::filesystem::path file = test::source_folder() / "docs/command.md";
-  const std::string page = test::read_file(file);
-  const std::string begin = "<!-- options of a recipe: NORMA_WRITE_DOCS=1 test_train -tc='recipe options: *' -->\n";
-  const std::string end = "<!-- end of the options -->\n";
-  const size_t from = page.find(begin) + begin.size();
-  REQUIRE(page.find(begin) != std::string::npos);
-  const size_t to = page.find(end, from);
-  REQUIRE(to != std::string::npos);
-  if (std::getenv("NORMA_WRITE_DOCS") != nullptr) {
-    test::write_file(file, page.substr(0, from) + markdown_table() + page.substr(to));
-  } else {
-    CHECK(page.substr(from, to - from) == markdown_table());
-  }
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants faults in kernels, launches, streams and calls of libraries, one at a time, and says who finds them.
 
-Each fault of planted_faults.py replaces one text of one source. The sources stay as they are: a copy with the fault is
+Each fault of planted_faults.toml replaces one text of one source. The sources stay as they are: a copy with the fault is
 compiled, and linked into a program of tests beside the others' objects. Named test cases of it run on the virtual GPU,
 where each tensor has memory of its own and where tensors lie in blocks of the caching allocator, and on cuda-emulated;
 who fails has found the fault. Without the fault all of them must pass.
@@ -21,8 +21,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-
-from planted_faults import FAULTS
+import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -46,6 +45,26 @@ ANSWERS = (
     (r"ERROR: (CHECK|REQUIRE)", "wrong numbers"),
     (r"ERROR: test case THREW|test case CRASHED|SIG[A-Z]+", "exception or signal"),
 )
+
+
+@dataclasses.dataclass
+class Fault:
+    """A table of planted_faults.toml."""
+    what: str  # its name there
+    file: str
+    old: str  # occurs once
+    cases: str  # doctest's filter of the test cases
+    new: str = ""
+    units: list = None  # the sources that are compiled with it; the file, if none are named
+    program: str = "ops"
+    gpu: str = "h200"
+    graphs: bool = False  # the cases need graphs, which take their memory from the caching allocator alone
+
+    def __post_init__(self):
+        self.units = self.units or [self.file]
+
+
+FAULTS = [Fault(what, **keys) for what, keys in tomllib.loads((HERE / "planted_faults.toml").read_text()).items()]
 
 
 @dataclasses.dataclass(frozen=True)
