@@ -5,9 +5,11 @@
 #include "device_with.h"
 #include "error_text.h"
 #include "ops/conv/kernels.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
 #include <cstdlib>
+#include <limits>
 #include <string>
 
 namespace norma::test {
@@ -210,6 +212,36 @@ TEST_CASE("conv2d: images without rows or columns give the bias, where padding m
           CHECK(max_difference(bias.grad(), full({16}, static_cast<double>(y.numel()) / 16)) == 0);
         }
       }
+    }
+  }
+}
+
+TEST_CASE("conv2d: a weight gradient is whole where the stride is wider than the image") {
+  struct Shape {
+    int64_t c, h, w, o, kernel, stride;
+  };
+  // As in a ResNet's last stage for images of 16x16, and beside it.
+  for (const Shape s : {Shape{64, 1, 1, 64, 3, 2}, Shape{48, 9, 1, 8, 5, 2}, Shape{64, 4, 2, 32, 7, 4}}) {
+    for (const DType dtype : {DType::bfloat16, DType::float32}) {
+      CAPTURE(s.w);
+      CAPTURE(to_string(dtype));
+      const Tensor x = random_tensor({4, s.c, s.h, s.w}, 1, dtype);
+      const Tensor weight = random_tensor({s.o, s.c, s.kernel, s.kernel}, 2, dtype);
+      const auto gradient = [&](DType computed) {
+        const Tensor w = copy_of(weight, MemoryFormat::contiguous, computed).set_requires_grad();
+        const Tensor y = conv2d(copy_of(x, MemoryFormat::contiguous, computed), w, {},
+                                {.stride = s.stride, .padding = s.kernel / 2});
+        {  // memory that is given out again holds no numbers
+          Tensors used;
+          for (int64_t count = 64; count <= 4 * weight.numel(); count *= 2) {
+            used.push_back(full({count}, std::numeric_limits<double>::quiet_NaN()));
+          }
+        }
+        y.backward(ones(y.sizes(), {.dtype = computed}));
+        return to(w.grad(), DType::float64);
+      };
+      const Tensor expected = gradient(DType::float64);
+      CHECK(max_difference(gradient(dtype), expected) <= 0.01 * max_difference(expected, zeros_like(expected)));
     }
   }
 }
