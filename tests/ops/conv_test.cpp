@@ -225,8 +225,8 @@ TEST_CASE("conv2d: a weight gradient is whole where the stride is wider than the
     for (const DType dtype : {DType::bfloat16, DType::float32}) {
       CAPTURE(s.w);
       CAPTURE(to_string(dtype));
-      const Tensor x = random_tensor({4, s.c, s.h, s.w}, 1, dtype);
-      const Tensor weight = random_tensor({s.o, s.c, s.kernel, s.kernel}, 2, dtype);
+      const Tensor x = to(random_tensor({4, s.c, s.h, s.w}, 1, DType::float32), dtype);
+      const Tensor weight = to(random_tensor({s.o, s.c, s.kernel, s.kernel}, 2, DType::float32), dtype);
       const auto gradient = [&](DType computed) {
         const Tensor w = copy_of(weight, MemoryFormat::contiguous, computed).set_requires_grad();
         const Tensor y = conv2d(copy_of(x, MemoryFormat::contiguous, computed), w, {},
