@@ -239,12 +239,12 @@ void describe(Op& op, const NormSpec& spec, const ForwardOptions& options) {
 }
 
 /// What the tape keeps of a norm, so that backward knows z + residual where it needs that.
-struct Plan {
+struct TapePlan {
   bool with_bits;  ///< the sign of z + residual, a bit for each element
   bool z_again;    ///< bias and residual, with which backward computes z again
   bool remade;     ///< y can be remade, for which the bias is kept
 };
-Plan plan_of(const Tensors& inputs, const ActOptions& then) {
+TapePlan plan_of(const Tensors& inputs, const ActOptions& then) {
   const bool recorded = will_record(inputs);
   const bool with_bits = recorded && then.activation == Activation::relu && then.residual.defined();
   return {.with_bits = with_bits,
@@ -312,7 +312,7 @@ Tensor record_norm(std::string_view name, const Tensor& input, const NormSpec& s
   const Tensor& residual = options.then.residual;
   check_residual(op, residual, x);
   const Tensors inputs{x, weight, bias, residual};
-  const Plan plan = plan_of(inputs, options.then);
+  const TapePlan plan = plan_of(inputs, options.then);
   const Tensor bits =
       plan.with_bits ? empty({(x.numel() + 7) / 8}, {.dtype = DType::uint8, .device = x.device()}) : Tensor{};
   Tensor stats;
