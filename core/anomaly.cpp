@@ -38,6 +38,11 @@ AnomalyGuard::~AnomalyGuard() {
   anomaly_enabled_ = before_;
 }
 
+AnomalyPause::AnomalyPause() : before_(std::exchange(anomaly_enabled_, false)) {}
+AnomalyPause::~AnomalyPause() {
+  anomaly_enabled_ = before_;
+}
+
 bool anomaly_enabled() {
   return anomaly_enabled_;
 }

@@ -14,6 +14,18 @@ namespace norma {
 
 bool anomaly_enabled();
 
+/// Stops the searches of this thread while it lives: for ops whose results are not finite by design.
+class AnomalyPause {
+ public:
+  AnomalyPause();
+  ~AnomalyPause();
+  AnomalyPause(const AnomalyPause&) = delete;
+  AnomalyPause& operator=(const AnomalyPause&) = delete;
+
+ private:
+  bool before_;
+};
+
 /// The Error that these searches throw.
 class NotFinite : public Error {
  public:

@@ -430,6 +430,7 @@ Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, co
     if (!inputs[i].defined()) {
       continue;
     }
+    const AnomalyPause pause;  // an input that is not finite, such as a mask, is no fault of this op
     again[i] = context.create_graph() ? identity(inputs[i]) : inputs[i].detach();
     if (context.needs_grad(i)) {
       wanted.push_back(context.create_graph() ? again[i] : again[i].set_requires_grad());

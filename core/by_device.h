@@ -59,7 +59,7 @@ struct ByDevice {
   const K* emulated;  ///< null in a build with NORMA_EMULATED=OFF
 
   /// The kernels for tensors on `device`:
-  ///   kernels::pool_kernels.at("max_pool2d", x.device())->max_pool(…);
+  ///   kernels::pool_kernels.at(op, x.device())->max_pool(…);   // Op::run() does this, with an entry in a profile
   /// This thread's calls of CUDA are for the device from here on. Throws Error("op: this build of Norma has no CUDA"),
   /// the same for cuda-emulated, or that the op is not yet on CUDA.
   [[nodiscard]] KernelCall<K> at(std::string_view op, Device device) const {

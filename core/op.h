@@ -27,15 +27,15 @@ class KernelRun {
  public:
   template <class Work>
   KernelRun(const ByDevice<K>& family, std::string_view op, Device device, const Work& work)
-      : scope_(work), kernels_(family.at(op, device)) {}
+      : kernels_(family.at(op, device)), scope_(work) {}
 
   const K* operator->() const { return kernels_.operator->(); }
   /// Leaves no entry in the profile, since the work was not done after all.
   void discard() { scope_.discard(); }
 
  private:
-  OpScope scope_;
   KernelCall<K> kernels_;
+  OpScope scope_;  // opened last: a device without the kernels leaves no entry
 };
 
 /// The frame of an op: what every op does beside its own work, under a name that is said once.
@@ -50,15 +50,17 @@ class KernelRun {
 ///   }
 ///
 /// Autocast is off while an Op lives, so that the ops that this one calls follow its rule. A backward function that
-/// calls kernels begins with an Op, too. Where nobody converts, profiles, traces or records, an Op costs a few loads.
+/// calls one kernel begins with an Op, too. Where several calls are one entry of a profile, in either pass, an OpScope
+/// takes the entry, and ByDevice::at() the kernels. Where nobody converts, profiles, traces or records, an Op costs a
+/// few loads.
 class Op {
  public:
   /// `name` must live as long as the Op, as a literal does. An op that CastPolicy does not know has the rule of
-  /// `rule_of`, or converts nothing.
-  explicit Op(std::string_view name, std::string_view rule_of = {})
-      : name_(name), autocast_(std::exchange(detail::autocast_state, nullptr)) {
+  /// `rule_of`, or converts nothing. Under autocast it throws Error if CastPolicy does not know `rule_of` either.
+  explicit Op(std::string_view name, std::string_view rule_of = {}) : name_(name), autocast_(detail::autocast_state) {
     if (autocast_ != nullptr) {
       find_rule(rule_of);
+      detail::autocast_state = nullptr;  // last, as find_rule() may throw
     }
   }
   ~Op() { detail::autocast_state = autocast_; }

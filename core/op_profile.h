@@ -16,8 +16,8 @@
 
 namespace norma {
 
-// The cost of a step's ops. Every op opens an OpScope where it calls its kernels; while an OpProfile is alive on the
-// same thread, each scope leaves a record. Without a profile a scope costs one load.
+// The cost of a step's ops. Op::run() opens an OpScope for each kernel call, and an op whose calls are one entry opens
+// it by itself. While an OpProfile is alive on the thread, each scope leaves a record. Without one it costs one load.
 
 enum class OpPass : uint8_t { forward, backward, optimizer };
 std::string_view to_string(OpPass pass);

@@ -55,6 +55,11 @@ size_t limited_stack_bytes() {
 /// True from a loop of this thread with all threads to the next loop of a library.
 thread_local bool has_all_threads = false;
 
+void use_threads(int count) {
+  omp_set_num_threads(count);
+  has_all_threads = false;
+}
+
 /// Throws OutOfMemory unless the stacks of all threads have room or are there.
 void ensure_threads() {
   if (has_all_threads || num_threads() == 1 || in_parallel()) {
@@ -72,8 +77,14 @@ int num_threads() {
 
 void set_num_threads(int count) {
   check_range("set_num_threads", "count", count, Range<int>{1, kMaxThreads});
-  omp_set_num_threads(count);
-  has_all_threads = false;
+  use_threads(count);
+}
+
+OneThread::OneThread() : before_(num_threads()) {
+  use_threads(1);
+}
+OneThread::~OneThread() {
+  use_threads(before_);
 }
 
 void before_library_loop() {

@@ -10,6 +10,19 @@ namespace norma {
 int num_threads();
 /// Throws Error unless 1 <= count <= 1024.
 void set_num_threads(int count);
+/// This thread's loops, and those of libraries, have one thread while it lives. The bits of a task then do not depend
+/// on the number of threads.
+class OneThread {
+ public:
+  OneThread();
+  /// Restores any number: OMP_NUM_THREADS may be one that set_num_threads() refuses.
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
 /// Call this before a library runs parallel loops of its own. In a process whose addresses are limited (ulimit -v) it
 /// throws OutOfMemory unless the stacks of all threads have room. Otherwise the OpenMP runtime (libgomp) would end the
 /// program when it cannot start a thread. It starts threads again and again: a loop of a library may use fewer threads

@@ -1,5 +1,6 @@
 #include "ops/attention/attention.h"
 
+#include "core/anomaly.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/kernels.h"
@@ -73,27 +74,23 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   }
 }
 
-/// The mask as numbers to add, in `dtype`: 0 or -infinity for a bool mask. Off the tape unless the mask is floating.
-Tensor added_mask(const Tensor& mask, DType dtype) {
-  if (mask.dtype() != DType::boolean) {
-    return to(mask, dtype);
-  }
-  const TensorOptions options{.dtype = dtype, .device = mask.device()};
-  return where(mask, zeros({}, options), full({}, -kInfinity, options));
-}
-
 /// Attention in differentiable ops, for second derivatives.
 Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool causal, double scale) {
   const DType wide = compute_dtype(q.dtype());
   Tensor scores = matmul(mul(to(q, wide), scale), to(transpose(k, -2, -1), wide));
   Tensor p;
   if (causal || mask.defined()) {
-    scores = add(scores, added_mask(causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask, wide));
-    // The lowest finite number in place of -infinity: a row that sees no key gets finite probabilities, which become 0.
+    // The keys that are hidden get the lowest finite number, which no search for Inf finds, in place of -infinity: a
+    // row that sees no key gets finite probabilities, which become 0.
     const TensorOptions options{.dtype = wide, .device = q.device()};
     const double lowest = wide == DType::float64 ? std::numeric_limits<double>::lowest()
                                                  : static_cast<double>(std::numeric_limits<float>::lowest());
-    const Tensor seen = not_equal(scores.detach(), -kInfinity);
+    Tensor seen = causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask;
+    if (seen.dtype() != DType::boolean) {
+      seen = not_equal(mask.detach(), -kInfinity);
+      const Tensor none = zeros({}, {.dtype = mask.dtype(), .device = mask.device()});
+      scores = add(scores, to(where(seen, mask, none), wide));
+    }
     p = where(seen, softmax(where(seen, scores, full({}, lowest, options)), -1), zeros({}, options));
   } else {
     p = softmax(scores, -1);
@@ -177,14 +174,15 @@ class AttentionTiles {
     constexpr int64_t kTasks = 16;    // keep the threads busy
     constexpr int64_t kFewRows = 32;  // a library packs the keys for each tile
     row_ = (keys_ + kLine - 1) / kLine * kLine;
-    const kernels::AttentionKernels& own = kernels::attention_kernels.table(kOp, device_);
-    const int64_t rows = std::max<int64_t>(own.tile_bytes() / (row_ * element_bytes()), 1);
+    const int64_t tile_bytes = kernels::attention_kernels.at(kOp, device_)->tile_bytes();  // of this device
+    const bool batched = kernels::attention_kernels.table(kOp, device_).batched;
+    const int64_t rows = std::max<int64_t>(tile_bytes / (row_ * element_bytes()), 1);
     const bool repeats = batch_stride(q_) == 0 || batch_stride(k_) == 0 || batch_stride(v_) == 0;
-    if (own.batched && !repeats) {
+    if (batched && !repeats) {
       batch_ = std::clamp<int64_t>(rows / std::min(kRows, queries_), 1, along_images_ ? images_ : heads_);
     }
     rows_ = std::clamp<int64_t>(rows / batch_, std::min(kFewRows, queries_), queries_);
-    if (!own.batched) {
+    if (!batched) {
       const int64_t parts = (kTasks + images_ * heads_ - 1) / (images_ * heads_);
       rows_ = std::min(rows_, std::max((queries_ + parts - 1) / parts, kFewRows));
     }
@@ -257,7 +255,10 @@ class AttentionTiles {
     if (!mask.defined()) {
       return {};
     }
-    Tensor rows = mask.dtype() == DType::boolean ? added_mask(mask, dtype_) : widened(mask.detach(), dtype_);
+    const AnomalyPause pause;  // -infinity hides a key
+    const TensorOptions options{.dtype = dtype_, .device = device_};
+    Tensor rows = mask.dtype() == DType::boolean ? where(mask, zeros({}, options), full({}, -kInfinity, options))
+                                                 : widened(mask.detach(), dtype_);
     while (rows.rank() < 4) {
       rows = unsqueeze(rows, 0);
     }
@@ -278,12 +279,15 @@ class AttentionTiles {
     const int64_t along = group % groups_of_axis() * batch_;
     const int64_t first = part * rows_;
     const int64_t end = std::min(first + rows_, queries_);
+    // A library keeps a plan for each size. Kernels write zeros where a query does not see one of the task's keys.
+    constexpr int64_t kSizes = 32;
+    const int64_t step = (keys_ + kSizes - 1) / kSizes;
     return {.image = along_images_ ? along : across,
             .head = along_images_ ? across : along,
             .count = std::min(batch_, (along_images_ ? images_ : heads_) - along),
             .first = first,
             .rows = end - first,
-            .keys = causal_ ? std::min(end, keys_) : keys_};
+            .keys = causal_ ? std::min((end + step - 1) / step * step, keys_) : keys_};
   }
 
   [[nodiscard]] Matrices of_keys(const Task& task, const HeadsView& x, int64_t row = 0) const {
@@ -374,6 +378,7 @@ class AttentionTiles {
 struct Kept {
   bool causal;
   double scale;
+  bool by_definition;  ///< as in forward: the definition leaves no stats
 };
 
 Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& context) {
@@ -399,7 +404,7 @@ Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& c
   if (context.needs_grad(3)) {
     gradients[3] = empty(score_sizes(q, k), {.dtype = wide, .device = q.device()});
   }
-  if (attention_reference()) {
+  if (kept.by_definition) {
     const AttentionReferenceResults by_definition = attention_by_definition(
         {.q = q, .k = k, .v = v, .mask = mask, .causal = kept.causal, .scale = kept.scale, .dy = dy});
     const Tensors found = {by_definition.dq, by_definition.dk, by_definition.dv, by_definition.dmask};
@@ -447,15 +452,19 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
   check_defined(op, "v", uncast_v);
   const Tensor k = op.like(q, uncast_k);
   const Tensor v = op.like(q, uncast_v);
-  const Tensor mask = op.like(q, options.mask);
+  const Tensor mask = [&] {
+    const AnomalyPause pause;  // -infinity hides a key
+    return op.like(q, options.mask);
+  }();
   check_arguments(q, k, v, mask, options);
   const Kept kept{.causal = options.causal,
-                  .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3))))};
+                  .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))),
+                  .by_definition = attention_reference()};
   const DType wide = compute_dtype(q.dtype());
   const Sizes y_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
   Tensor y = empty_tokens(y_sizes, {.dtype = wide, .device = q.device()});
   Tensor stats;
-  if (attention_reference()) {
+  if (kept.by_definition) {
     copy_into(
         attention_by_definition({.q = q, .k = k, .v = v, .mask = mask, .causal = kept.causal, .scale = kept.scale}).y,
         y);

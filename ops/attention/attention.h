@@ -22,7 +22,9 @@ struct AttentionOptions {
 /// Ev), whatever q's: transpose(1, 2) and reshape to tokens (N, L, heads · Ev) move no element. Differentiable in q, k,
 /// v and a floating mask, also twice. The backward pass keeps the operands and two numbers for each query, and computes
 /// the probabilities again, a tile of queries at a time. Only the gradient of a floating mask takes memory for (N,
-/// heads, L, S) while it runs. Vaswani et al., "Attention is all you need", 2017; Dao et al., "FlashAttention", 2022.
+/// heads, L, S) while it runs. On the CPU it gives each thread whole heads: one head of one image has one thread. A NaN
+/// in v at a hidden key may spread, since its probability 0 times NaN is NaN.
+/// Vaswani et al., "Attention is all you need", 2017; Dao et al., "FlashAttention", 2022.
 /// Throws Error "scaled_dot_product_attention: …" unless the ranks are 4 and sizes, dtypes and devices fit; for E = 0;
 /// for a mask that does not broadcast or has another dtype; for a mask with `causal`; and for a scale that is not
 /// finite.

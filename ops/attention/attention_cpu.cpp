@@ -138,18 +138,6 @@ int64_t tile_bytes() {
   return int64_t{256} << 10;
 }
 
-/// Libraries use this thread alone while it lives, so that the bits of a task do not depend on the number of threads.
-class OneThread {
- public:
-  OneThread() : before_(num_threads()) { set_num_threads(1); }
-  ~OneThread() { set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 void for_each_task(int64_t tasks, int64_t scratch_bytes, const std::function<void(int64_t task, void* scratch)>& run) {
   parallel_for(0, tasks, /* grain= */ 1, [&](int64_t first, int64_t last) {
     const OneThread one_thread;

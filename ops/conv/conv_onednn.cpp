@@ -161,15 +161,16 @@ bool supports(const Conv2dCase& conv, Conv2dPass pass) {
       conv.groups == conv.c) {
     return false;
   }
-  // oneDNN's weight gradient in bfloat16 (2.6.3 and 3.7.2) is not written in places where the stride exceeds the width.
-  if (conv.dtype == DType::bfloat16 && pass == Conv2dPass::weight_gradient && conv.w < conv.stride_w) {
-    return false;
+  if (pass != Conv2dPass::weight_gradient || pixel_product::serves(conv)) {
+    return true;
   }
+  // oneDNN's weight gradient in bfloat16 (2.6.3 and 3.7.2) is not written in places where the stride exceeds the width.
+  const bool leaves_places = conv.dtype == DType::bfloat16 && conv.w < conv.stride_w;
   // oneDNN (2.6.3, and still in 3.x: uxlfoundation/oneDNN#6035) writes outside its workspace in the weight gradient of
   // strided 1x1 convolutions with fewer channels than lanes.
-  const bool writes_outside = pass == Conv2dPass::weight_gradient && conv.kh == 1 && conv.kw == 1 &&
-                              (conv.stride_h > 1 || conv.stride_w > 1) && conv.c / conv.groups < 16;
-  return !writes_outside || pixel_product::serves(conv);
+  const bool writes_outside =
+      conv.kh == 1 && conv.kw == 1 && (conv.stride_h > 1 || conv.stride_w > 1) && conv.c / conv.groups < 16;
+  return !leaves_places && !writes_outside;
 }
 
 void* writable(const void* pointer) {

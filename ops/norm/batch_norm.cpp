@@ -193,9 +193,10 @@ Tensors backward_of_parts(const PartsOfBatch& parts, double count, const NormNod
 /// batch_norm() in training with BatchNormOptions::parts.
 Tensor batch_norm_of_parts(std::string_view op, const Tensor& input, const NormSpec& spec, const Tensor& running_mean,
                            const Tensor& running_var, const Tensor& weight, const Tensor& bias,
-                           const BatchNormOptions& options, const ActOptions& then) {
+                           const BatchNormOptions& options, ActOptions then) {
   const Op frame(op);
   const Tensor x = frame.input("input", input);
+  then.residual = frame.like(x, then.residual);
   BatchMoments moments;
   Tensor stats;
   {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op.h"
 
 #include <doctest/doctest.h>
 
@@ -202,4 +203,17 @@ TEST_CASE("profile: the times of ops on the default device add up to the whole")
   CHECK(profile.records()[0].seconds > 0);
   CHECK(profile.records()[1].seconds >= 0);
   CHECK(profile.seconds() <= whole * (1 + 1e-3));  // a GPU's events have the digits of float32
+}
+
+TEST_CASE("op profile: a device without the kernels leaves no entry") {
+  struct Kernels {
+    int answer;
+  };
+  const Kernels of_cpu{42};
+  const ByDevice<Kernels> family{.cpu = &of_cpu, .cuda = nullptr, .emulated = nullptr};
+  const OpProfile profile(kCpu);
+  const Op op("mine");
+  CHECK(op.run(family, kCpu, [] { return work("mine"); })->answer == 42);
+  CHECK_THROWS_AS(static_cast<void>(op.run(family, kCuda, [] { return work("mine"); })), Error);
+  CHECK(ops_of(profile) == std::vector<std::string>{"mine"});
 }

@@ -46,4 +46,25 @@ NORMA_LIMITED_TEST_CASE("parallel_for: the first thread is started only where it
   CHECK(sum == 1000);
 }
 
+TEST_CASE(
+    "parallel: one thread for a while, and then as many as the environment says, though set_num_threads refuses") {
+  constexpr const char* kInside = "NORMA_TEST_ONE_THREAD";
+  if (std::getenv(kInside) == nullptr) {
+    const auto program = std::filesystem::read_symlink("/proc/self/exe").string();
+    const int status = std::system(
+        fmt::format("{}=1 OMP_NUM_THREADS=1025 '{}' -tc='parallel: one thread for a while*'", kInside, program)
+            .c_str());
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+    return;
+  }
+  REQUIRE(num_threads() == 1025);
+  CHECK(error_of([] { set_num_threads(1025); }) != "no error");
+  {
+    const OneThread one;
+    CHECK(num_threads() == 1);
+  }
+  CHECK(num_threads() == 1025);
+}
+
 }  // namespace norma::test

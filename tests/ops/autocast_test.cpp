@@ -18,6 +18,7 @@
 #include "tests/support.h"
 
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -350,6 +351,34 @@ TEST_CASE("autocast: error texts") {
   CHECK(error_of([&] { (void)policy.rule("conv3d"); }) == "cast policy: unknown op 'conv3d'; did you mean 'conv2d'?");
   CHECK(error_of([] { (void)cast_rule_from_string("fp32"); }) ==
         "cast policy: expected lower, float32 or keep, got 'fp32'");
+}
+
+TEST_CASE("autocast: an op whose rule has no name leaves it on") {
+  const Autocast autocast(DType::bfloat16);
+  CHECK(error_of([] { const Op op("mine", "matmull"); }).starts_with("cast policy: "));
+  const Tensor x = random_tensor({2, 2}, 1, DType::float32);
+  CHECK(matmul(x, x).dtype() == DType::bfloat16);
+}
+
+TEST_CASE("autocast: a residual follows the images of a batch norm, also of one that processes share") {
+  class OneProcess final : public PartsOfBatch {
+   public:
+    [[nodiscard]] Tensor all_gather(const Tensor& x) const override { return unsqueeze(x, 0); }
+  };
+  const Tensor x = random_tensor({2, 4, 6, 5}, 1, DType::float32);
+  const Tensor residual = to(random_tensor({2, 4, 6, 5}, 2), DType::bfloat16).set_requires_grad();
+  CastPolicy policy;
+  policy.set("batch_norm", CastRule::float32);
+  const auto norm_of = [&](std::shared_ptr<const PartsOfBatch> parts) {
+    const Autocast autocast(DType::bfloat16, policy);
+    return batch_norm(to(x, DType::bfloat16), {}, {}, {}, {}, {.parts = std::move(parts)}, {.residual = residual});
+  };
+  const Tensor alone = norm_of(nullptr);
+  const Tensor shared = norm_of(std::make_shared<OneProcess>());
+  CHECK(alone.dtype() == DType::float32);
+  CHECK(shared.dtype() == DType::float32);
+  CHECK(max_difference(shared, alone) <= 1e-5);
+  CHECK(grad({shared}, {residual}, {ones_like(shared)})[0].dtype() == DType::bfloat16);
 }
 
 }  // namespace norma::test

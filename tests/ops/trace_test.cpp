@@ -19,7 +19,7 @@
 using namespace norma;
 
 TEST_CASE("trace: ops in their order, with inputs, results and attributes, recorded or not") {
-  const Tensor x = test::random_tensor({2, 3}, 1, DType::float32);
+  const Tensor x = test::random_tensor({2, 3}, 1, DType::float32).set_requires_grad();
   for (const bool gradients : {true, false}) {
     const GradModeGuard mode(gradients);
     const Trace trace;
@@ -35,6 +35,7 @@ TEST_CASE("trace: ops in their order, with inputs, results and attributes, recor
     CHECK(std::get<std::vector<int64_t>>(trace.ops()[2].attributes.at("axes")) == std::vector<int64_t>{1});
     CHECK(std::get<int64_t>(trace.ops()[2].attributes.at("keepdim")) == 1);
     CHECK(trace.ops()[2].outputs.at(0).is_same(y));
+    CHECK(y.requires_grad() == gradients);
   }
 }
 
@@ -49,8 +50,9 @@ TEST_CASE("trace: products are one op each, without views of their own") {
     return names;
   };
   const Tensor x = test::random_tensor({40, 30}, 1, DType::float32);
-  const Tensor weight = test::random_tensor({50, 30}, 2, DType::float32);
-  const Tensor a = expand(test::random_tensor({2, 4, 5}, 3, DType::float32), {3, 2, 4, 5});
+  const Tensor weight = test::random_tensor({50, 30}, 2, DType::float32).set_requires_grad();
+  const Tensor left = test::random_tensor({2, 4, 5}, 3, DType::float32).set_requires_grad();
+  const Tensor a = expand(left, {3, 2, 4, 5});
   const Tensor b = expand(test::random_tensor({2, 5, 6}, 4, DType::float32), {3, 2, 5, 6});
   for (const bool gradients : {true, false}) {
     const GradModeGuard mode(gradients);
@@ -61,8 +63,8 @@ TEST_CASE("trace: products are one op each, without views of their own") {
 }
 
 TEST_CASE("trace: what has a kernel of its own is noted in parts, and norms are noted, recorded or not") {
-  const Tensor x = test::random_tensor({2, 4, 6, 5}, 1, DType::float32);
-  const Tensor weight = test::random_tensor({3, 4, 3, 3}, 2, DType::float32);
+  const Tensor x = test::random_tensor({2, 4, 6, 5}, 1, DType::float32).set_requires_grad();
+  const Tensor weight = test::random_tensor({3, 4, 3, 3}, 2, DType::float32).set_requires_grad();
   for (const bool gradients : {true, false}) {
     const GradModeGuard mode(gradients);
     const Trace trace;

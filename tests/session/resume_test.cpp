@@ -57,18 +57,6 @@ Recipe two_epochs() {
   return recipe;
 }
 
-/// Steps so small are not worth a second thread, least of all on a machine that is busy.
-class OneThread {
- public:
-  OneThread() { set_num_threads(1); }
-  ~OneThread() { set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_ = num_threads();
-};
-
 /// Stops a run as a kill does: nothing that it has not written is written.
 struct Killed {};
 
@@ -115,7 +103,7 @@ bool run_until(const std::filesystem::path& folder, int last, bool json = false)
 
 TEST_CASE("resume: after a kill between any two stages the log is that of an uninterrupted run" *
           doctest::test_suite("again")) {
-  const OneThread one;
+  const OneThread one;  // steps so small are not worth a second thread, least of all on a machine that is busy
   const TemporaryFolder folder;
   REQUIRE(run_until(folder / "whole", 1000));
   const std::string whole = log_of(folder / "whole");
