@@ -229,7 +229,7 @@ int run(const State& state) {
   const bool whole_run = train::is_folder("eval", given);
   const std::filesystem::path file = checkpoint_file("eval", given);
   const Trained trained = trained_in(file, "eval", state.recipe, state.model.given());
-  const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
+  const train::Recipe recipe = recipe_for(trained, state.recipe);
   if (recipe.norm == trained.recipe.norm) {
     check_norm_is_loaded("eval", recipe.norm, trained.plugins, "checkpoint", given);
   }
@@ -237,7 +237,7 @@ int run(const State& state) {
     warn_of_other_norm("eval", trained, recipe);
   }
   train::check_data_dir("eval", trained.recipe, recipe);
-  train::check_recipe(recipe);
+  train::check_recipe(recipe, /* with_weights= */ true);
   const auto dataset = train::make_dataset(recipe, data::Split::test);
   check_classes(trained.class_names, dataset->info());
   if (const std::string text = train::empty_classes_text(dataset->info()); !text.empty()) {

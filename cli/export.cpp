@@ -142,10 +142,10 @@ int run(const State& state) {
   check_options(state);
   const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
-  const train::Recipe recipe = state.recipe.applied_to(trained.recipe);
+  const train::Recipe recipe = recipe_for(trained, state.recipe);
   check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
   warn_of_other_norm("export", trained, recipe);
-  train::check_recipe(recipe);
+  train::check_recipe(recipe, /* with_weights= */ true);
   Generator generator(0);
   const int64_t size = recipe.image_size;
   ExportedNetwork network{.recipe = recipe,

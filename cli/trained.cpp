@@ -11,13 +11,14 @@ namespace norma::cli {
 
 namespace {
 
-/// True iff a file is a checkpoint of a run with this model; it then has the network's other settings, too.
+/// True iff a file is a checkpoint of a run with this network, under any of its names; it then has the network's other
+/// settings, too.
 bool is_run_of(std::string_view op, const std::string& model, const std::filesystem::path& file) {
   if (!train::path_exists(op, file) || !train::is_checkpoint(file)) {
     return false;
   }
   const train::Checkpoint head = train::load_checkpoint_metadata(file);
-  return head.model_name == model && head.options.contains(train::kRecipeKey);
+  return models::network_of(head.model_name) == models::network_of(model) && head.options.contains(train::kRecipeKey);
 }
 
 }  // namespace
@@ -29,6 +30,14 @@ void add_weights_options(CLI::App& app, train::WeightsOptions& options) {
       .type_name("TEXT");
 }
 
+train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options) {
+  train::Recipe recipe = options.applied_to(trained.recipe);
+  if (trained.of_run && recipe.model == models::network_of(trained.recipe.model)) {
+    recipe.model = trained.recipe.model;
+  }
+  return recipe;
+}
+
 void warn_of_other_norm(std::string_view op, const Trained& trained, const train::Recipe& recipe) {
   const auto norm_of = [&](const train::Recipe& of) {
     return of.norm.empty() ? models::own_norm(recipe.model) : of.norm;
@@ -38,6 +47,13 @@ void warn_of_other_norm(std::string_view op, const Trained& trained, const train
   if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
     train::warn(op, "the weights were trained with norm {}, and {} takes them as they are: the network is another one",
                 before, now);
+  }
+  const std::string& qk_before = trained.recipe.qk_norm;
+  if (trained.of_run && !qk_before.empty() && !recipe.qk_norm.empty() &&
+      models::complete_norm(recipe.model, qk_before) != models::complete_norm(recipe.model, recipe.qk_norm)) {
+    train::warn(op,
+                "the weights were trained with qk-norm {}, and {} takes them as they are: the network is another one",
+                qk_before, recipe.qk_norm);
   }
 }
 

@@ -20,7 +20,12 @@ struct Trained {
   bool of_run = true;              ///< false: a file of weights alone
 };
 
-/// Warns of a network with another norm than that of the run whose weights it gets.
+/// The recipe with what the command line says. A network's own name, as vit_tiny, leaves timm's name of it in the
+/// record, which says a size of patches.
+train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options);
+
+/// Warns of a network with another norm, or norm of queries and keys, than that of the run whose weights it
+/// gets.
 void warn_of_other_norm(std::string_view op, const Trained& trained, const train::Recipe& recipe);
 
 /// Adds --use-ema and --weights-prefix, which say what of a file the weights are.

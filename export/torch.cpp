@@ -170,8 +170,10 @@ void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn:
     parts.arguments.emplace_back("init_values=1e-5");
   }
   if (tensor_of(state, "blocks.0.attn.q_norm.weight").defined()) {
-    check(options.qk_norm.empty() || models::complete_norm("vit_tiny", options.qk_norm) == norm, kOp,
-          "qk_norm: expected layer2d, as timm's ViT has one kind of norm, got {}", options.qk_norm);
+    const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
+    check(has_bias && (options.qk_norm.empty() || models::complete_norm("vit_tiny", options.qk_norm) == norm), kOp,
+          "qk_norm: expected layer2d, as timm's ViT has one kind of norm, got {}",
+          options.qk_norm.empty() ? "one without a bias" : options.qk_norm);
     parts.arguments.emplace_back("qk_norm=True");
   }
 }

@@ -12,9 +12,11 @@ namespace norma::models {
 namespace {
 
 /// The place of a block: its stage, and its number there. The stem comes before all blocks, the head after them.
+/// Between them is the norm behind a ViT's blocks, which has the last block's depth.
 using Depth = std::pair<int64_t, int64_t>;
 constexpr Depth kStem{-1, 0};
-constexpr Depth kHead{std::numeric_limits<int64_t>::max(), 0};
+constexpr Depth kLastNorm{std::numeric_limits<int64_t>::max(), 0};
+constexpr Depth kHead{std::numeric_limits<int64_t>::max(), 1};
 
 bool take_prefix(std::string_view& text, std::string_view prefix) {
   const bool found = text.starts_with(prefix);
@@ -37,6 +39,9 @@ Depth place_of(std::string_view name) {
     if (name.starts_with(stem)) {
       return kStem;
     }
+  }
+  if (name.starts_with("norm.")) {
+    return kLastNorm;
   }
   if (take_prefix(name, "blocks.")) {
     const auto block = take_number(name);
@@ -66,7 +71,7 @@ std::map<std::string, int64_t> parameter_depths(const nn::Module& network) {
   bool has_blocks = false;
   for (const auto& [name, x] : parameters) {
     const Depth place = place_of(name);
-    has_blocks = has_blocks || (place != kStem && place != kHead);
+    has_blocks = has_blocks || (place != kStem && place != kLastNorm && place != kHead);
     depths.emplace(place, 0);
   }
   check(
@@ -76,7 +81,7 @@ std::map<std::string, int64_t> parameter_depths(const nn::Module& network) {
       network.name());
   int64_t depth = 0;
   for (auto& [place, number] : depths) {
-    number = depth++;
+    number = place == kLastNorm ? depth - 1 : depth++;
   }
   std::map<std::string, int64_t> result;
   for (const auto& [name, x] : parameters) {

@@ -43,6 +43,7 @@ struct Entry {
 /// A size of patches, where none is asked for, for images below kSmallImage pixels, which would leave nothing of the
 /// usual ones, and for others.
 constexpr int64_t kSmallImage = 64;
+constexpr int64_t kSmallPatch = 2;  // of a ConvNeXt, and of registered networks
 struct PatchSizes {
   int64_t small;
   int64_t usual;
@@ -50,7 +51,7 @@ struct PatchSizes {
 
 std::optional<PatchSizes> patch_sizes(const Entry& entry) {
   if (!entry.registered && entry.outline.family == Family::convnext) {
-    return PatchSizes{.small = 2, .usual = 4};
+    return PatchSizes{.small = kSmallPatch, .usual = 4};
   }
   if (!entry.registered && entry.outline.family == Family::vit) {
     return PatchSizes{.small = 4, .usual = 16};
@@ -299,7 +300,11 @@ std::optional<int64_t> default_patch_size(const std::string& name, int64_t image
   if (const std::optional<TimmName> of_timm = timm_name(name)) {
     return of_timm->patch;
   }
-  const std::optional<PatchSizes> sizes = patch_sizes(find(name));
+  const Entry& known = find(name);
+  if (known.registered && takes(known, "patch_size") && image_size < kSmallImage) {
+    return kSmallPatch;
+  }
+  const std::optional<PatchSizes> sizes = patch_sizes(known);
   return sizes ? std::optional(image_size < kSmallImage ? sizes->small : sizes->usual) : std::nullopt;
 }
 

@@ -77,8 +77,8 @@ std::string own_norm(const std::string& name);
 nn::NormChoice complete_norm(const std::string& name, const std::string& spec);
 
 /// The size of patches of the networks of a name where none is asked for: for images below 64 pixels 2 in a ConvNeXt
-/// and 4 in a ViT, else 4 and 16; for timm's names the one in the name. None for networks without patches. Throws Error
-/// for an unknown name.
+/// and 4 in a ViT, else 4 and 16; in a registered network 2 below 64 pixels, else its own (none); for timm's names the
+/// one in the name. None for networks without patches. Throws Error for an unknown name.
 std::optional<int64_t> default_patch_size(const std::string& name, int64_t image_size);
 
 /// Throws Error "op: img-size: …" for images too small for a ConvNeXt with such patches, or not a multiple of a ViT's.

@@ -88,7 +88,9 @@ void check_same_run(const Recipe& before, const Recipe& now) {
   const Recipe first = with_norm(before);
   const Recipe second = with_norm(now);
   for (const RecipeOption& option : recipe_options()) {
-    if (option.on_resume == OnResume::another_run && !is_same(option, first, second)) {
+    // A ViT has a parameter for each place of an image.
+    const bool is_size = option.name == "img-size" && models::model_takes(first.model, "global_pool");
+    if ((option.on_resume == OnResume::another_run || is_size) && !is_same(option, first, second)) {
       const std::string was = shown(option, first);
       const std::string is = shown(option, second);
       fail("resume", "{}: the run was started with {}, and cannot go on with {}", option.name, was,

@@ -69,7 +69,12 @@ std::string norm_label(const std::string& norm, const Recipe& recipe) {
   return recipe.norm_policy.empty() ? norm : fmt::format("{} + {}", norm, recipe.norm_policy_file);
 }
 
-void check_recipe(const Recipe& recipe) {
+bool leaves_patches_open(const Recipe& recipe) {
+  return !recipe.patch_size && models::network_of(recipe.model) == recipe.model &&
+         models::model_takes(recipe.model, "global_pool");
+}
+
+void check_recipe(const Recipe& recipe, bool with_weights) {
   for (const RecipeOption& option : recipe_options()) {
     option.check_value(recipe);
   }
@@ -87,7 +92,8 @@ void check_recipe(const Recipe& recipe) {
   check(recipe.crop_padding <= recipe.image_size, "train", "random-crop: expected at most the {} of img-size, got {}",
         recipe.image_size, recipe.crop_padding);
   check_augmentation(recipe);
-  if (const std::optional<int64_t> patch_size = patch_size_of(recipe)) {
+  const std::optional<int64_t> patch_size = patch_size_of(recipe);
+  if (patch_size && !(with_weights && leaves_patches_open(recipe))) {
     models::check_image_size("train", recipe.model, recipe.image_size, *patch_size);
   }
   check_optimization(recipe);
@@ -214,7 +220,7 @@ models::ModelOptions model_options(const Recipe& recipe) {
   return {.norm = recipe.norm,
           .conv_layer = recipe.conv_layer,
           .small_stem = recipe.small_stem,
-          .patch_size = recipe.patch_size,
+          .patch_size = patch_size_of(recipe),
           .zero_init_last = recipe.zero_init_last,
           .layer_scale = recipe.layer_scale,
           .drop_path = recipe.drop_path,
@@ -230,7 +236,6 @@ std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes
   models::ModelOptions options = model_options(recipe);
   options.num_classes = num_classes;
   options.initialize = initialize;
-  options.patch_size = patch_size_of(recipe);
   const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
     nn::make_lazy_parameters(*model, {1, 3, recipe.image_size, recipe.image_size});

@@ -129,8 +129,11 @@ std::vector<std::string> schedule_names();
 /// norm: clips all gradients together; value: each element; agc: nn::adaptive_clip_grad().
 std::vector<std::string> clip_mode_names();
 
-/// Throws Error "train: name: expected …, got …" for the first invalid value. Reads no file.
-void check_recipe(const Recipe& recipe);
+/// Throws Error "train: name: expected …, got …" for the first invalid value. Reads no file. `with_weights`: where it
+/// leaves_patches_open(), load_network() checks the size of images.
+void check_recipe(const Recipe& recipe, bool with_weights = false);
+/// True iff a file of weights says the size of a ViT's patches: the recipe leaves it open.
+bool leaves_patches_open(const Recipe& recipe);
 /// Checks the optimizer, its schedule and the loss together, not each value alone.
 void check_optimization(const Recipe& recipe);
 

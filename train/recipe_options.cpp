@@ -105,8 +105,12 @@ void check_pool(const std::string& text) {
   check(text == "token" || text == "avg", "train", "global-pool: expected token or avg, got '{}'", text);
 }
 
-void check_norm(const std::string& text) {
-  nn::parse_norm(text);
+void check_qk_norm(const std::string& text) {
+  try {
+    nn::parse_norm(text);
+  } catch (const Error& error) {  // which names no option
+    fail("train", "qk-norm: {}", error.what());
+  }
 }
 
 std::vector<std::string> lr_base_scale_names() {
@@ -159,7 +163,7 @@ std::vector<std::vector<Option>> table() {
              Option("global-pool", TextField{&Recipe::global_pool, check_pool},
                     "ViT: what the classifier gets: token (the class token) or avg (the mean of the others)",
                     {.on_resume = kFixed, .absent = "token", .value_name = "NAME", .names = pool_names}),
-             Option("qk-norm", TextField{&Recipe::qk_norm, check_norm},
+             Option("qk-norm", TextField{&Recipe::qk_norm, check_qk_norm},
                     "ViT: the norm of queries and keys, over the channels of a head",
                     {.on_resume = kFixed,
                      .absent = "none",

@@ -38,9 +38,9 @@ namespace {
 constexpr const char* kOp = "weights";
 constexpr const char* kAverage = "average";
 
-/// The network of a file: "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", or "of no
-/// known network".
-std::string origin_of(const LoadedWeights& weights) {
+/// The network of a file: "of resnet50 with norm group:32 (by its metadata)", "of resnet50 (by its names)", "of another
+/// resnet50 (by its names)" where that is what was expected, or "of no known network".
+std::string origin_of(const LoadedWeights& weights, const std::string& expected) {
   const auto text = [&](const char* key) {
     const auto found = weights.metadata.find(key);
     return found == weights.metadata.end() ? "" : excerpt(found->second);
@@ -50,7 +50,9 @@ std::string origin_of(const LoadedWeights& weights) {
     return fmt::format("of {}{} (by its metadata)", model, norm.empty() ? "" : " with norm " + norm);
   }
   const std::string model = models::recognize_model(weights.tensors);
-  return model.empty() ? "of no known network" : fmt::format("of {} (by its names)", model);
+  return model.empty()
+             ? "of no known network"
+             : fmt::format("of {}{} (by its names)", model == models::network_of(expected) ? "another " : "", model);
 }
 
 int64_t count_not_finite(const Tensor& x) {
@@ -136,7 +138,8 @@ void check_patch_size(const std::filesystem::path& file, const Recipe& recipe, c
         file.string(), own.size(2), recipe.model, given.rank() == 4 ? given.size(2) : 0);
 }
 
-/// Where a ViT's recipe leaves options open, those that the names and sizes of its weights show.
+/// Where a ViT's recipe leaves options open, those that the names and sizes of its weights show. timm's name of a ViT
+/// leaves no size of patches open.
 void take_options_of(Recipe& recipe, const nn::NamedTensors& tensors) {
   if (!models::model_takes(recipe.model, "global_pool")) {
     return;
@@ -144,7 +147,8 @@ void take_options_of(Recipe& recipe, const nn::NamedTensors& tensors) {
   const std::string q_norm = "blocks.0.attn.q_norm.";
   const std::map<std::string, Tensor> by_name(tensors.begin(), tensors.end());
   const auto patches = by_name.find("patch_embed.proj.weight");
-  if (!recipe.patch_size && patches != by_name.end() && patches->second.rank() == 4) {
+  if (leaves_patches_open(recipe) && patches != by_name.end() && patches->second.rank() == 4 &&
+      patches->second.size(2) > 0) {
     recipe.patch_size = patches->second.size(2);
   }
   if (!recipe.layer_scale && by_name.contains("blocks.0.ls1.gamma")) {
@@ -202,6 +206,8 @@ void check_same_model(const std::filesystem::path& file, const Checkpoint& check
   if (recipe && first_recipe) {
     check(recipe->conv_layer == first_recipe->conv_layer, kAverage, "{}: conv-layer: expected '{}', as in {}, got '{}'",
           file.string(), first_recipe->conv_layer, first_file.string(), recipe->conv_layer);
+    check(recipe->qk_norm == first_recipe->qk_norm, kAverage, "{}: qk-norm: expected '{}', as in {}, got '{}'",
+          file.string(), excerpt(first_recipe->qk_norm), first_file.string(), excerpt(recipe->qk_norm));
     check(recipe->norm_policy == first_recipe->norm_policy, kAverage,
           "{}: norm-policy: expected that of {}, got another", file.string(), first_file.string());
   }
@@ -303,8 +309,8 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
           "{}: expected weights for the norm placement {}, as of this {}, got {}", file.string(),
           nn::to_string(placement.value_or(nn::NormPlacement{})), recipe.model,
           nn::to_string(in_blocks.value_or(nn::NormPlacement{})));
-    fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), recipe.model, origin_of(given),
-         error.what());
+    fail(kOp, "{}: expected those of this {}, got a file {}: {}", file.string(), recipe.model,
+         origin_of(given, recipe.model), error.what());
   }
   const bool all = given.as_they_are && anew.empty() && unused.empty() && resized.empty();
   return all && !fit.start_values
@@ -320,7 +326,7 @@ std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& reci
   const std::string network = models::recognize_model(given.tensors);
   check(network == models::network_of(recipe.model) || !models::is_built_in(recipe.model), kOp,
         "{}: expected those of this {}, got a file {}, with the tensors {}", file.string(), recipe.model,
-        origin_of(given), excerpt_list(given.in_file));
+        origin_of(given, recipe.model), excerpt_list(given.in_file));
   for (const auto& [name, x] : given.tensors) {
     if (x.rank() == 2 && x.size(0) != classes &&
         (name == "fc.weight" || name == "head.fc.weight" || name == "head.weight")) {
@@ -331,6 +337,9 @@ std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& reci
   Recipe plain = in_full_precision(recipe);
   take_options_of(plain, given.tensors);
   plain.channels_last = false;
+  if (plain.patch_size) {
+    models::check_image_size(op, plain.model, plain.image_size, *plain.patch_size);
+  }
   const auto model = make_model(plain, classes, /* initialize= */ false);
   if (const std::string line = load_model_weights(op, *model, plain, file, given); !line.empty()) {
     say(line);

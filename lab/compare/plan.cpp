@@ -134,6 +134,14 @@ void check_shared(const ComparisonOptions& options) {
     }
     check(count <= 1, "compare", "data-dir: expected one dataset that is read from files, got {}", count);
   }
+  const train::Recipe& recipe_of_all = options.recipe;
+  for (const auto& [name, option, is_given] :
+       {std::tuple("global-pool", "global_pool", !recipe_of_all.global_pool.empty()),
+        {"qk-norm", "qk_norm", !recipe_of_all.qk_norm.empty()}}) {
+    check(!is_given || std::ranges::any_of(options.models,
+                                           [&](const auto& model) { return models::model_takes(model, option); }),
+          "compare", "{}: expected a network that has this option, got {}", name, fmt::join(options.models, ", "));
+  }
   if (!options.recipe.cast_policy.empty() || !options.recipe.cast.empty()) {
     train::Recipe recipe = options.recipe;
     recipe.precision = options.precisions.front();

@@ -13,6 +13,8 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -228,6 +230,7 @@ HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void
       done_(std::move(done)),
       dynamics_(std::move(dynamics)),
       sample_{.step = step, .layers = {}},
+      calls_(table.layers().size()),
       log_(table, /* profile= */ nullptr,
            [this](size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
              add(layer, module, input, output);
@@ -238,10 +241,10 @@ HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void
 
 void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output) {
   const Layer& place = table_.layers()[layer];
+  Calls& calls = calls_[layer];
   if (nn::checkpoint_pass() == nn::CheckpointPass::again) {  // the first pass has shown the output
-    const auto shown = std::ranges::find(sample_.layers, place.name, &LayerHealth::layer);
-    if (shown != sample_.layers.end()) {
-      look_at_gradient(output, shown - sample_.layers.begin());
+    if (!calls.rows.empty()) {
+      look_at_gradient(output, calls.rows[calls.again++ % calls.rows.size()]);
     }
     return;
   }
@@ -250,8 +253,8 @@ void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input
     return;
   }
   const Look look = look_at(output);
-  LayerHealth health{
-      .layer = place.name, .kind = place.kind, .output = look.health, .dead_channels = look.dead_channels};
+  const std::string name = calls.rows.empty() ? place.name : fmt::format("{} ({})", place.name, calls.rows.size() + 1);
+  LayerHealth health{.layer = name, .kind = place.kind, .output = look.health, .dead_channels = look.dead_channels};
   if (place.kind == LayerKind::norm) {
     health.gamma = spread_of(module, "weight");
     health.beta = spread_of(module, "bias");
@@ -262,7 +265,8 @@ void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input
     const AutocastOff no_autocast;
     health.gap = gap_of(*batch_norm, input.detach());
   }
-  look_at_gradient(output, std::ssize(sample_.layers));
+  calls.rows.push_back(std::ssize(sample_.layers));
+  look_at_gradient(output, calls.rows.back());
   sample_.layers.push_back(std::move(health));
 }
 

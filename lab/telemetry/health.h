@@ -42,6 +42,11 @@ class HealthStep : public train::ObservedStep {
   void after_update() override;
 
  private:
+  /// A layer that runs several times, as a ViT's qkv for its three parts, has a row for each.
+  struct Calls {
+    std::vector<int64_t> rows;  ///< of the sample
+    size_t again = 0;           ///< calls in further passes of checkpoints, each of which has all of them
+  };
   void add(size_t layer, const nn::Module& module, const Tensor& input, const Tensor& output);
   /// Lets the backward pass look at the gradient of a layer's output, for number `layer` of the sample.
   void look_at_gradient(const Tensor& output, int64_t layer);
@@ -51,6 +56,7 @@ class HealthStep : public train::ObservedStep {
   std::unique_ptr<DynamicsReader> dynamics_;
   double grad_scale_ = 1;
   HealthSample sample_;
+  std::vector<Calls> calls_;  ///< of each layer
   LayerLog log_;
 };
 

@@ -19,12 +19,13 @@ bool is_one_of(const nn::Module& module) {
   return (... || (dynamic_cast<const Ms*>(&module) != nullptr));
 }
 
-/// True iff the module's weight has two or four axes, which that of no norm has: a matrix product over the channels may
-/// be a module of its own kind.
+/// True iff the module's weight has two or four axes, two of them longer than 1, which that of no norm has: a matrix
+/// product over the channels may be a module of its own kind.
 bool has_matrix(const nn::Module& module) {
   return module.children().empty() && std::ranges::any_of(module.named_parameters(), [](const auto& parameter) {
            const auto& [name, x] = parameter;
-           return name == "weight" && (x.rank() == 2 || x.rank() == 4);
+           return name == "weight" && (x.rank() == 2 || x.rank() == 4) &&
+                  std::ranges::count_if(x.sizes(), [](int64_t size) { return size > 1; }) >= 2;
          });
 }
 

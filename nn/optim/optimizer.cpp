@@ -414,7 +414,8 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
     }
     std::vector<ParameterGroup>& groups = known->second;
     const bool is_gain = x.rank() == 4 && x.numel() == x.size(0);
-    const bool is_token = x.rank() == 3 && x.size(0) == 1;  // a ViT's class token and positions
+    const std::string last = name.substr(name.rfind('.') + 1);
+    const bool is_token = last == "cls_token" || last == "pos_embed";  // of a ViT
     if (options.decay_vectors || (x.rank() > 1 && !is_gain && !is_token)) {
       groups[0].parameters.emplace_back(name, x);
       continue;

@@ -137,9 +137,10 @@ TEST_CASE("checkpoints: without a head, halved, of several networks, averages") 
     CHECK(outcome.code == 2);
     return outcome.err;
   };
-  CHECK(refusal("eval" + kNetwork + kData + " --checkpoint headless.pth") ==
-        "norma: weights: headless.pth: expected those of this convnext_atto, got a file of convnext_atto (by its "
-        "names): load_state_dict: missing: head.fc.weight, head.fc.bias\n");
+  CHECK(
+      refusal("eval" + kNetwork + kData + " --checkpoint headless.pth") ==
+      "norma: weights: headless.pth: expected those of this convnext_atto, got a file of another convnext_atto (by its "
+      "names): load_state_dict: missing: head.fc.weight, head.fc.bias\n");
 
   write_checkpoint(folder, "half");
   const std::string resnet = " --model resnet18 --threads 1";

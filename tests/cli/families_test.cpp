@@ -2,6 +2,7 @@
 #include "core/factory.h"
 #include "data/safetensors.h"
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -30,6 +31,13 @@ const std::vector<Family> kFamilies = {
 
 const std::string kData = " --dataset shapes --batch-size 4 --images 8 --test-images 8 --threads 1 --quiet ";
 
+/// What eval says before the number of images and their rate, from `start` on.
+std::string figures_of(const std::string& text, const std::string& start = "") {
+  const size_t from = text.find(start);
+  const size_t to = text.find(" (8 images");
+  return from < to && to != std::string::npos ? text.substr(from, to - from) : "none in " + text;
+}
+
 }  // namespace
 
 TEST_CASE("families: every command takes a network of each") {
@@ -51,13 +59,18 @@ TEST_CASE("families: every command takes a network of each") {
     works(training +
           "--output e --initial-checkpoint a/last.safetensors --norm group:8 --convert-norm calibrate "
           "--convert-batches 1");
-    works("eval --checkpoint a --test-images 8 --quiet");
+    const std::string evaluated = works("eval --checkpoint a --test-images 8 --quiet");
     works("eval --checkpoint b --test-images 8 --recalibrate 2 --quiet");
     works("eval --checkpoint c --test-images 8 --use-ema --quiet");
     works("average a/last.safetensors d/last.safetensors --output m.safetensors");
     works("convert a/last.safetensors --to timm --output timm.safetensors");
-    works("eval --checkpoint timm.safetensors " + family.network +
-          " --dataset shapes --test-images 8 --num-classes 10 --quiet");
+    CHECK(figures_of(works("eval --checkpoint timm.safetensors " + family.network +
+                           " --dataset shapes --test-images 8 --batch-size 4 --num-classes 10 --quiet"),
+                     "accuracy") == figures_of(evaluated, "accuracy"));
+    const Outcome exported = run_norma(folder.path(), "export --checkpoint a --format torch --output torch");
+    const bool timm_has_it = family.network.find("rms2d") == std::string::npos;
+    CHECK_MESSAGE(exported.code == (timm_has_it ? 0 : 2), exported.err);
+    CHECK(std::filesystem::exists(folder / "torch/network.py") == timm_has_it);
     works("export --checkpoint a --output a.onnx --dynamic-batch");
     works("bench " + family.network + " --img-size 32 -b 2 --bench train --num-warm-iter 0 --num-bench-iter 1 --quiet");
     works("compare --models " + family.network.substr(8) + " --norms batch,layer2d --output x" + kData);
@@ -67,5 +80,34 @@ TEST_CASE("families: every command takes a network of each") {
     works("run " + family.network +
           " --num-classes 10 --weights timm.safetensors --input x.safetensors --output y.safetensors "
           "--train --backward");
+    works("train --resume a --images 16 --quiet");
   }
+}
+
+TEST_CASE("families: a vit on images of 28 pixels, under its own name and timm's") {
+  const TemporaryFolder folder;
+  const auto run = [&](const std::string& arguments) { return run_norma(folder.path(), arguments); };
+  const auto works = [&](const std::string& arguments) {
+    const Outcome outcome = run(arguments);
+    CHECK_MESSAGE(outcome.code == 0, arguments, ": ", outcome.err);
+    return outcome;
+  };
+  const std::string training = "train --model vit_tiny --img-size 28" + kData;
+  works(training + "--output a --qk-norm group:8");
+  works(training + "--output b --initial-checkpoint a/last.safetensors --qk-norm rms2d");
+  works("train --resume b --images 16 --quiet");
+  const Outcome other = run("train --resume b --images 24 --img-size 32 --quiet");
+  CHECK(other.code == 2);
+  CHECK(other.err.find("resume: img-size: the run was started with 28, and cannot go on with 32") != std::string::npos);
+  const Outcome warned = works("eval --checkpoint a --qk-norm layer2d --quiet");
+  CHECK(warned.err.find("the weights were trained with qk-norm group:8, and layer2d takes them as they are") !=
+        std::string::npos);
+
+  works("train --model vit_tiny_patch14_224 --norm group:8 --global-pool avg --img-size 28" + kData + "--output c");
+  const std::string figures = figures_of(works("eval --checkpoint c --quiet").out);
+  CHECK(figures.starts_with("vit_tiny_patch14_224 group:8 on shapes"));
+  CHECK(figures_of(works("eval --checkpoint c --model vit_tiny --quiet").out) == figures);  // with the run's settings
+  const Outcome patches = run("eval --checkpoint c --model vit_tiny_patch7_224 --quiet");
+  CHECK(patches.code == 2);
+  CHECK(patches.err.find("expected patches of 7 pixels, as of this vit_tiny_patch7_224, got 14") != std::string::npos);
 }

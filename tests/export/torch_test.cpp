@@ -209,6 +209,12 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
                        "got batch"));
   CHECK(refusal({.model = "vit_tiny", .options = {.qk_norm = "rms2d"}}) ==
         "export_torch: qk_norm: expected layer2d, as timm's ViT has one kind of norm, got rms2d");
+  CHECK(test::error_of([] {
+          models::ModelOptions options{.image_size = 32, .qk_norm = "rms2d", .initialize = false};
+          const nn::NamedTensors state = models::create_model("vit_tiny", options)->state_dict();
+          options.qk_norm.clear();  // as for weights alone
+          export_torch("vit_tiny", options, state, TorchLibrary::timm, 1);
+        }) == "export_torch: qk_norm: expected layer2d, as timm's ViT has one kind of norm, got one without a bias");
   nn::register_norm("of_a_test", [](int64_t channels) { return nn::make_norm("batch", channels); });
   CHECK(refusal(resnet("of_a_test")) ==
         "export_torch: norm: expected one that PyTorch, torchvision or timm has, got of_a_test");

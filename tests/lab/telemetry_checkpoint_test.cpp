@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,7 +67,8 @@ class Bounded : public nn::Norm {
 }  // namespace
 
 TEST_CASE("telemetry: checkpoints change no number of a layer") {
-  for (const auto& [model, norm] : {std::pair("resnet18", "batch"), std::pair("convnext_atto", "dyt")}) {
+  for (const auto& [model, norm] :
+       {std::pair("resnet18", "batch"), std::pair("convnext_atto", "dyt"), std::pair("vit_tiny", "layer2d")}) {
     CAPTURE(model);
     const Seen plain = run(model, norm, false, kParts);
     const Seen again = run(model, norm, true, kParts);
@@ -79,6 +81,11 @@ TEST_CASE("telemetry: checkpoints change no number of a layer") {
     REQUIRE_FALSE(again.telemetry.health.empty());
     const std::vector<LayerHealth>& layers = again.telemetry.health.back().layers;
     CHECK(layers.size() > 20);
+    std::set<std::string> names;  // the parts of a ViT's qkv have a row each
+    for (const LayerHealth& layer : layers) {
+      CHECK_MESSAGE(names.insert(layer.layer).second, layer.layer);
+    }
+    CHECK(names.contains("blocks.3.attn.qkv (3)") == (model == std::string("vit_tiny")));
     CHECK(std::ranges::all_of(layers, [](const LayerHealth& layer) { return layer.gradient.has_value(); }));
   }
 }

@@ -104,7 +104,35 @@ class Permuting : public nn::Module {
   std::shared_ptr<nn::LayerNorm2d> norm_;
 };
 
+/// A norm that is no nn::Norm, with a weight that broadcasts over images.
+class Scaling : public nn::Module {
+ public:
+  explicit Scaling(int64_t channels) : weight_(register_parameter("weight", ones({1, channels, 1, 1}))) {}
+  Tensor forward(const Tensor& x) override { return x * weight_; }
+  [[nodiscard]] std::string name() const override { return "Scaling"; }
+
+ private:
+  Tensor weight_;
+};
+
+class WithSlot : public nn::Module {
+ public:
+  WithSlot() : norm_(register_slot("norm", std::make_shared<Scaling>(3))) {}
+  Tensor forward(const Tensor& x) override { return (*norm_)(x); }
+  [[nodiscard]] std::string name() const override { return "WithSlot"; }
+
+ private:
+  nn::ChildSlot norm_;
+};
+
 }  // namespace
+
+TEST_CASE("telemetry: a norm of one's own is one by its place, also with a weight of four axes") {
+  WithSlot model;
+  const LayerTable table(model);
+  CHECK(table.layers().front().name == "norm");
+  CHECK(table.layers().front().kind == LayerKind::norm);
+}
 
 TEST_CASE("telemetry: the schedule knows only the number of steps, and looks at few of them") {
   for (const int64_t total : {1, 2, 3, 10, 49, 50, 100, 199, 200, 1000, 123'457}) {

@@ -307,6 +307,7 @@ TEST_CASE("models: one of one's own is known by its name, with the options that 
                             .options = {"small_stem"}});
   const std::vector<std::string> names = model_names();
   CHECK(names.back() == "my_net");
+  CHECK_FALSE(default_patch_size("my_net", 32).has_value());
   CHECK(own_norm("my_net") == "group:4");
   CHECK(model_takes("my_net", "small_stem"));
   CHECK_FALSE(model_takes("my_net", "patch_size"));
@@ -335,6 +336,14 @@ TEST_CASE("models: one of one's own is known by its name, with the options that 
         "norm: unknown norm 'bath'; did you mean 'batch'?");
   CHECK(error_of([&] { register_model("x", {.make = make, .options = {"small_step"}}); }) ==
         "register_model: options: unknown option 'small_step'; did you mean 'small_stem'?");
+}
+
+TEST_CASE("models: a registered network that takes patch_size gets small ones for small images") {
+  register_model("my_patches", {.make = [](const ModelOptions&) { return std::make_shared<nn::Sequential>(); },
+                                .options = {"patch_size"}});
+  CHECK(default_patch_size("my_patches", 32) == 2);
+  CHECK_FALSE(default_patch_size("my_patches", 64).has_value());  // its own
+  CHECK_NOTHROW(check_image_size("train", "my_patches", 5, 2));
 }
 
 TEST_CASE("models: depths of parameters, and networks that have none") {

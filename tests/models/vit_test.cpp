@@ -418,6 +418,10 @@ TEST_CASE("vit: parameters by depth are timm's group_matcher's, and tokens have 
   CHECK(depths.at("fc_norm.weight") == 3);
   CHECK(depths.at("head.bias") == 3);
   CHECK(classifier_path(*model) == "head");
+  const auto of_token = parameter_depths(*small_vit(small_options()));
+  CHECK(of_token.at("blocks.1.attn.qkv.bias") == 2);
+  CHECK(of_token.at("norm.weight") == 2);
+  CHECK(of_token.at("head.weight") == 3);
   const auto groups = nn::parameter_groups(*model, 0.05);
   std::set<std::string> decayed;
   for (const auto& [name, x] : groups.at(0).parameters) {
@@ -426,6 +430,12 @@ TEST_CASE("vit: parameters by depth are timm's group_matcher's, and tokens have 
   CHECK(groups.at(0).weight_decay == 0.05);
   CHECK(decayed.contains("patch_embed.proj.weight"));
   CHECK(decayed.contains("blocks.0.attn.qkv.weight"));
+  struct Other final : nn::Module {
+    Other() { register_parameter("filters", ones({1, 3, 4})); }
+    Tensor forward(const Tensor& x) override { return x; }
+    [[nodiscard]] std::string name() const override { return "Other"; }
+  };
+  CHECK(nn::parameter_groups(Other(), 0.05).at(0).weight_decay == 0.05);
   for (const std::string token : {"cls_token", "pos_embed", "blocks.0.norm1.weight", "head.bias"}) {
     CHECK(!decayed.contains(token));
   }

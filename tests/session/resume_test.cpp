@@ -161,6 +161,14 @@ TEST_CASE("resume: another network, other data or another precision is another r
         "resume: batch-size: the run was started with 4, and cannot go on with 5");
   CHECK(refused([](Recipe& r) { r.cast_policy = "\"a\" = \"keep\"", r.cast_policy_file = "c.toml"; }) ==
         "resume: cast-policy: the run was started with none, and cannot go on with that of 'c.toml'");
+  CHECK(refused([](Recipe& r) { r.image_size = 48; }) == "no error");
+  Recipe vit = two_epochs();
+  vit.model = "vit_tiny";
+  vit.norm.clear();
+  Recipe larger = vit;
+  larger.image_size = 48;
+  CHECK(error_of([&] { check_same_run(vit, larger); }) ==
+        fmt::format("resume: img-size: the run was started with {}, and cannot go on with 48", vit.image_size));
   // The family's own norm by its name, and what steers the steps to come.
   check_same_run(two_epochs(), [] {
     Recipe recipe = two_epochs();

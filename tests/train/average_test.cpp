@@ -87,6 +87,8 @@ TEST_CASE("average: what differs is named") {
   // Networks of the same tensors that compute something else.
   CHECK(error([](Checkpoint& c) { c.options["recipe"] = R"({"conv_layer": "std_conv"})"; }) ==
         "average: " + b + ": conv-layer: expected 'conv', as in " + a + ", got 'std_conv'");
+  CHECK(error([](Checkpoint& c) { c.options["recipe"] = R"({"qk_norm": "group:8"})"; }) ==
+        "average: " + b + ": qk-norm: expected '', as in " + a + ", got 'group:8'");
   CHECK(error([](Checkpoint& c) { c.options["recipe"] = R"({"norm_policy": "[[rule]]"})"; }) ==
         "average: " + b + ": norm-policy: expected that of " + a + ", got another");
   CHECK(error([](Checkpoint& c) { c.options[kClassNamesKey] = R"(["bee", "ant"])"; }) ==

@@ -64,9 +64,10 @@ TEST_CASE("convert-norm: the norm before is that of the file") {
   CHECK(convert(resnet).from == "group:4");
   resnet.from_norm = "batch";
   CHECK(error_of([&] { convert(resnet); })
-            .starts_with("weights: " + file.string() +
-                         ": expected those of this resnet18, got a file of resnet18 (by its names): load_state_dict: "
-                         "missing: bn1.running_mean"));
+            .starts_with(
+                "weights: " + file.string() +
+                ": expected those of this resnet18, got a file of another resnet18 (by its names): load_state_dict: "
+                "missing: bn1.running_mean"));
   resnet.from_norm.clear();
   write_weights(file, resnet, "group:4", {{"model", "resnet18"}, {"norm", "group:4"}});
   CHECK(convert(resnet).from == "group:4");

@@ -98,7 +98,7 @@ TEST_CASE("initial weights: the classifier of other classes and the tensors of a
   recipe.strict = true;
   CHECK(error_of([&] { load_initial_weights(*model, recipe); })
             .starts_with("weights: " + file +
-                         ": expected those of this resnet18, got a file of resnet18 (by its names): "
+                         ": expected those of this resnet18, got a file of another resnet18 (by its names): "
                          "load_state_dict: unexpected: bn1.running_mean, "));
   // With the head made anew, all of the file fits a network with its norm.
   recipe.reset_head = true;
@@ -334,11 +334,50 @@ TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
     CAPTURE(name);
     CHECK(max_difference(state_of(*model).at(name), x) == 0);
   }
+  Recipe larger = recipe;
+  larger.image_size = 72;  // a multiple of 8, not of the usual 16
+  CHECK_NOTHROW(check_recipe(larger, /* with_weights= */ true));
+  CHECK_NOTHROW(load_network("eval", larger, 10, file, {}, [](const std::string&) {}));
+  larger.image_size = 36;
+  CHECK(error_of([&] { load_network("eval", larger, 10, file, {}, [](const std::string&) {}); }) ==
+        "eval: img-size: expected a multiple of the patch-size 8 of vit_tiny, got 36");
   CHECK(error_of([&] { load_network("eval", recipe, 7, file, {}, [](const std::string&) {}); }) ==
         fmt::format(
             "weights: {}: expected a classifier of 7 classes, got one of 10; --num-classes says how many the file "
             "has",
             file));
+}
+
+TEST_CASE("weights: a recipe names the option of a norm that nobody knows") {
+  Recipe recipe = small_recipe("vit_tiny");
+  recipe.qk_norm = "layr2d";
+  CHECK(error_of([&] { check_recipe(recipe); }) ==
+        "train: qk-norm: norm: unknown norm 'layr2d'; did you mean 'layer2d'?");
+}
+
+TEST_CASE("weights: timm's name of a vit says its patches") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.safetensors").string();
+  data::save_safetensors(
+      file, weights_of("vit_tiny", {.num_classes = 10, .patch_size = 8, .image_size = 32, .initialize = false}));
+  const Recipe recipe = small_recipe("vit_tiny_patch16_224");
+  CHECK(error_of([&] { load_network("eval", recipe, 10, file, {}, [](const std::string&) {}); }) ==
+        fmt::format("weights: {}: expected patches of 16 pixels, as of this vit_tiny_patch16_224, got 8; --patch-size "
+                    "says which the network has",
+                    file));
+}
+
+TEST_CASE("initial weights: a vit for images of 28 pixels, which the usual patches do not divide, gets other norms") {
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.safetensors").string();
+  Recipe recipe = small_recipe("vit_tiny");
+  recipe.image_size = 28;
+  data::save_safetensors(file, make_model(recipe, 10, /* initialize= */ false)->state_dict());
+  recipe.initial_checkpoint = file;
+  recipe.qk_norm = "rms2d";
+  const auto model = make_model(recipe, 10, /* initialize= */ false);
+  CHECK(load_initial_weights(*model, recipe)
+            .starts_with(fmt::format("initial-checkpoint: 152 of 176 tensors are taken from {}", file)));
 }
 
 TEST_CASE("weights: tensors that are not finite are named") {
