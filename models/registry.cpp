@@ -253,7 +253,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   }
   check_placement(entry, options.norm_policy);
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
-  check_options(entry, options);  // behind the constructor, whose texts say more
+  check_options(entry, options);  // after the constructor, whose texts say more
   if (!options.norm_policy.rules.empty()) {
     nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
   }

@@ -174,7 +174,7 @@ Tensor with_sizes_of(const std::string& name, const Tensor& x, Dialect dialect, 
   return x.sizes() == sizes || x.numel() != sizes.numel() ? x : reshape(x, sizes);
 }
 
-/// Of timm's ConvNeXts, those with two blocks in the first stage have convolutions in their MLPs.
+/// timm's ConvNeXts with two blocks in the first stage have convolutions in their MLPs.
 bool has_conv_mlp(const nn::NamedTensors& timm) {
   return std::ranges::none_of(timm, [](const auto& tensor) {
     return tensor.first.starts_with("stages.0.blocks.2.") || tensor.first.starts_with("blocks.");
