@@ -31,7 +31,7 @@ def overview(results):
     """A row for each network and case, a column for each processor."""
     rows = {}
     for column, result in enumerate(results):
-        for part in ("train", "bfloat16", "infer", "batches", "data_parallel"):
+        for part in ("train", "bfloat16", "infer", "infer_bfloat16", "batches", "data_parallel"):
             for row in result.get(part, {}).get("rows", []):
                 _, _, middle, _ = peers.ratio(row)
                 rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}**"

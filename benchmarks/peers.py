@@ -28,7 +28,8 @@ import records
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
-MODELS = ("resnet50", "convnext_tiny")
+MODELS = ("resnet50", "convnext_tiny", "vit_tiny_patch16_224", "vit_small_patch16_224")  # timm's names
+SMALL_IMAGES = {"img_size": 32, "patch_size": 4}  # of the vision transformers, as networks are compared on CIFAR
 NORMS = "batch,layer2d,group:32,group:1,instance,rms2d"
 SHAPES = ("8x64x112x112,8x256x56x56,8x64x56x56,8x512x28x28,8x128x28x28,8x1024x14x14,"
           "8x96x56x56,8x192x28x28,32x384x14x14,32x2048x7x7,32x768x7x7")
@@ -37,6 +38,7 @@ TITLES = {  # of the parts
     "train": "training, float32",
     "bfloat16": "training, bfloat16 autocast",
     "infer": "inference, float32; Norma folds batch norms",
+    "infer_bfloat16": "inference, bfloat16 autocast; Norma folds batch norms",
     "batches": "training by batch size, float32",
     "memory": "peak resident memory of training",
     "data_parallel": "training in processes, float32; PyTorch: DDP, gloo",
@@ -125,10 +127,12 @@ class Contender:
         return peak
 
 
-def network(programs, model, bench, batch, precision="float32", norma_options=(), rounds=None, pixels=224, processes=1):
+def network(programs, model, bench, batch, precision="float32", norma_options=(), rounds=None, img_size=224,
+            patch_size=None, processes=1):
     """Seconds of each round by contender, and the largest resident memory of each."""
     options = programs.options
-    common = ["--model", model, "--bench", bench, "-b", batch, "--img-size", pixels, "--precision", precision]
+    common = ["--model", model, "--bench", bench, "-b", batch, "--img-size", img_size, "--precision", precision]
+    common += ["--patch-size", patch_size] if patch_size else []
     contenders = {"norma": programs.start_norma([*common, "--channels-last", *norma_options], processes),
                   "pytorch channels_last": programs.start_pytorch([*common, "--channels-last"], processes),
                   "pytorch contiguous": programs.start_pytorch(common, processes)}
@@ -298,12 +302,21 @@ def main():
         finish(part, rows, network_table(TITLES[part], [(row["name"], row) for row in rows]))
         return rows
 
+    def sizes(bench, precision="float32"):
+        """Each network at 224 pixels and batch 8, vision transformers also with small images and batch 128."""
+        cases = [(m, (m, bench, 8, precision), {"norma_options": ["--fold"] if (m, bench) == ("resnet50", "infer") else []})
+                 for m in options.model]
+        return cases + [(f"{m.removesuffix('_patch16_224')}, 32 pixels, patch 4", (m, bench, 128, precision), SMALL_IMAGES)
+                        for m in options.model if m.startswith("vit")]
+
     if "train" in options.only:
-        networks("train", [(m, (m, "train", 8), {}) for m in options.model])
+        networks("train", sizes("train"))
     if "bfloat16" in options.only:
-        networks("bfloat16", [(m, (m, "train", 8, "amp_bfloat16"), {}) for m in options.model])
+        networks("bfloat16", sizes("train", "amp_bfloat16"))
     if "infer" in options.only:
-        networks("infer", [(m, (m, "infer", 8), {"norma_options": ["--fold"] if m == "resnet50" else []}) for m in options.model])
+        networks("infer", sizes("infer"))
+    if "infer_bfloat16" in options.only:
+        networks("infer_bfloat16", sizes("infer", "amp_bfloat16"))
     if "batches" in options.only:
         plot_batches(folder, networks("batches", [("resnet50", ("resnet50", "train", b), {}) for b in BATCHES]))
     if "memory" in options.only:
@@ -314,7 +327,7 @@ def main():
             sys.exit("peers: data_parallel needs two threads and mpirun (Debian: openmpi-bin)")
         networks("data_parallel", [
             (f"resnet50, {pixels} pixels, {'2 processes' if n == 2 else '1 process'}", ("resnet50", "train", batch),
-             {"pixels": pixels, "processes": n}) for pixels, batch in SIZES for n in (1, 2)])
+             {"img_size": pixels, "processes": n}) for pixels, batch in SIZES for n in (1, 2)])
     if "norms" in options.only:
         rows = norms(programs)
         finish("norms", rows, norms_table(rows), rounds=options.norm_rounds)

@@ -23,10 +23,10 @@ def say(more):
     print(json.dumps({"framework": f"PyTorch {torch.__version__}", "threads": torch.get_num_threads()} | more), flush=True)
 
 
-def create_network(name):
+def create_network(name, options):
     try:
         import timm
-        return timm.create_model(name), f"timm {timm.__version__}"
+        return timm.create_model(name, **options), f"timm {timm.__version__}"
     except ImportError:
         import torchvision
         return torchvision.models.get_model(name), f"torchvision {torchvision.__version__}"
@@ -45,7 +45,8 @@ def turns(ranks):
 
 
 def run_network(options):
-    model, definition = create_network(options.model)
+    sizes = {"img_size": options.img_size, "patch_size": options.patch_size} if options.patch_size else {}
+    model, definition = create_network(options.model, sizes)
     if options.rank == 0:
         say({"definition": definition})
     memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
@@ -150,6 +151,7 @@ def main():
     parser.add_argument("--model", default="resnet50")
     parser.add_argument("-b", "--batch-size", type=int, default=8)
     parser.add_argument("--img-size", type=int, default=224)
+    parser.add_argument("--patch-size", type=int, help="of a vision transformer of timm's")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--precision", choices=("float32", "bfloat16", "amp_bfloat16"), default="float32")
     parser.add_argument("--grad-checkpointing", action="store_true", help="timm's set_grad_checkpointing()")

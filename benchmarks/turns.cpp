@@ -48,6 +48,7 @@ int main(int argc, char** argv) {
   app.add_option("--bench", mode)->capture_default_str()->check(CLI::IsMember({"train", "infer"}));
   app.add_option("-b,--batch-size", recipe.batch_size)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--img-size", recipe.image_size)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--patch-size", recipe.patch_size)->check(CLI::PositiveNumber);
   app.add_option("--precision", recipe.precision)->capture_default_str();
   app.add_flag("--channels-last", recipe.channels_last);
   app.add_flag("--fold", options.fold, "inference: fold batch norms into the convolutions before them");

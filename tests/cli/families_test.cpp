@@ -22,12 +22,12 @@ struct Family {
   std::string placement;  ///< a line of a policy; "": its norms have one place
 };
 
-const std::vector<Family> kFamilies = {
-    {"--model resnet18 --small-stem", "layer2.*", "layer1.*", ""},
-    {"--model convnext_atto --patch-size 4 --layer-scale 0.1", "stages.1.*norm*", "stem.*", "placement = \"post\"\n"},
-    {"--model vit_tiny --patch-size 8 --global-pool avg --qk-norm rms2d --layer-scale 0.1", "blocks.*.norm1*",
-     "patch_embed.*", "placement = \"peri\"\n"},
-    {"--model deit_tiny_patch16_224", "norm", "pos_embed", ""}};
+const Family kResNet{"--model resnet18 --small-stem", "layer2.*", "layer1.*", ""};
+const Family kConvNeXt{"--model convnext_atto --patch-size 4 --layer-scale 0.1", "stages.1.*norm*", "stem.*",
+                       "placement = \"post\"\n"};
+const Family kVit{"--model vit_tiny --patch-size 8 --global-pool avg --qk-norm rms2d --layer-scale 0.1",
+                  "blocks.*.norm1*", "patch_embed.*", "placement = \"peri\"\n"};
+const Family kDeit{"--model deit_tiny_patch16_224", "norm", "pos_embed", ""};
 
 const std::string kData = " --dataset shapes --batch-size 4 --images 8 --test-images 8 --threads 1 --quiet ";
 
@@ -38,50 +38,61 @@ std::string figures_of(const std::string& text, const std::string& start = "") {
   return from < to && to != std::string::npos ? text.substr(from, to - from) : "none in " + text;
 }
 
+/// Every command takes a network of the family.
+void check_commands(const Family& family) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "p.toml") << family.placement << "\"" << family.norm << "\" = \"group:8\"\n";
+  const auto works = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), arguments);
+    CHECK_MESSAGE(outcome.code == 0, arguments, ": ", outcome.err);
+    return outcome.out;
+  };
+  const std::string training = "train " + family.network + kData;
+  works(training + "--output a --telemetry --layer-decay 0.8 --drop-path 0.1 --grad-checkpointing");
+  works(training + "--output b --lr 0.01 --norm batch --precision amp_bfloat16 --opt muon");
+  works(training + "--output c --norm-policy p.toml --model-ema");
+  works(training + "--output d --initial-checkpoint a/last.safetensors --reset-head --head-lr 0.01 --freeze '" +
+        family.freezes + "'");
+  works(training +
+        "--output e --initial-checkpoint a/last.safetensors --norm group:8 --convert-norm calibrate "
+        "--convert-batches 1");
+  const std::string evaluated = works("eval --checkpoint a --test-images 8 --quiet");
+  works("eval --checkpoint b --test-images 8 --recalibrate 2 --quiet");
+  works("eval --checkpoint c --test-images 8 --use-ema --quiet");
+  works("average a/last.safetensors d/last.safetensors --output m.safetensors");
+  works("convert a/last.safetensors --to timm --output timm.safetensors");
+  CHECK(figures_of(works("eval --checkpoint timm.safetensors " + family.network +
+                         " --dataset shapes --test-images 8 --batch-size 4 --num-classes 10 --quiet"),
+                   "accuracy") == figures_of(evaluated, "accuracy"));
+  const Outcome exported = run_norma(folder.path(), "export --checkpoint a --format torch --output torch");
+  const bool timm_has_it = family.network.find("rms2d") == std::string::npos;
+  CHECK_MESSAGE(exported.code == (timm_has_it ? 0 : 2), exported.err);
+  CHECK(std::filesystem::exists(folder / "torch/network.py") == timm_has_it);
+  works("export --checkpoint a --output a.onnx --dynamic-batch");
+  works("bench " + family.network + " --img-size 32 -b 2 --bench train --num-warm-iter 0 --num-bench-iter 1 --quiet");
+  works("compare --models " + family.network.substr(8) + " --norms batch,layer2d --output x" + kData);
+
+  data::save_safetensors(folder.path() / "x.safetensors", {{"input", randn({2, 3, 32, 32}, {.device = kCpu})},
+                                                           {"grad_output", ones({2, 10}, {.device = kCpu})}});
+  works("run " + family.network +
+        " --num-classes 10 --weights timm.safetensors --input x.safetensors --output y.safetensors "
+        "--train --backward");
+  works("train --resume a --images 16 --quiet");
+}
+
 }  // namespace
 
-TEST_CASE("families: every command takes a network of each") {
-  for (const Family& family : kFamilies) {
-    CAPTURE(family.network);
-    const TemporaryFolder folder;
-    std::ofstream(folder.path() / "p.toml") << family.placement << "\"" << family.norm << "\" = \"group:8\"\n";
-    const auto works = [&](const std::string& arguments) {
-      const Outcome outcome = run_norma(folder.path(), arguments);
-      CHECK_MESSAGE(outcome.code == 0, arguments, ": ", outcome.err);
-      return outcome.out;
-    };
-    const std::string training = "train " + family.network + kData;
-    works(training + "--output a --telemetry --layer-decay 0.8 --drop-path 0.1 --grad-checkpointing");
-    works(training + "--output b --lr 0.01 --norm batch --precision amp_bfloat16 --opt muon");
-    works(training + "--output c --norm-policy p.toml --model-ema");
-    works(training + "--output d --initial-checkpoint a/last.safetensors --reset-head --head-lr 0.01 --freeze '" +
-          family.freezes + "'");
-    works(training +
-          "--output e --initial-checkpoint a/last.safetensors --norm group:8 --convert-norm calibrate "
-          "--convert-batches 1");
-    const std::string evaluated = works("eval --checkpoint a --test-images 8 --quiet");
-    works("eval --checkpoint b --test-images 8 --recalibrate 2 --quiet");
-    works("eval --checkpoint c --test-images 8 --use-ema --quiet");
-    works("average a/last.safetensors d/last.safetensors --output m.safetensors");
-    works("convert a/last.safetensors --to timm --output timm.safetensors");
-    CHECK(figures_of(works("eval --checkpoint timm.safetensors " + family.network +
-                           " --dataset shapes --test-images 8 --batch-size 4 --num-classes 10 --quiet"),
-                     "accuracy") == figures_of(evaluated, "accuracy"));
-    const Outcome exported = run_norma(folder.path(), "export --checkpoint a --format torch --output torch");
-    const bool timm_has_it = family.network.find("rms2d") == std::string::npos;
-    CHECK_MESSAGE(exported.code == (timm_has_it ? 0 : 2), exported.err);
-    CHECK(std::filesystem::exists(folder / "torch/network.py") == timm_has_it);
-    works("export --checkpoint a --output a.onnx --dynamic-batch");
-    works("bench " + family.network + " --img-size 32 -b 2 --bench train --num-warm-iter 0 --num-bench-iter 1 --quiet");
-    works("compare --models " + family.network.substr(8) + " --norms batch,layer2d --output x" + kData);
-
-    data::save_safetensors(folder.path() / "x.safetensors", {{"input", randn({2, 3, 32, 32}, {.device = kCpu})},
-                                                             {"grad_output", ones({2, 10}, {.device = kCpu})}});
-    works("run " + family.network +
-          " --num-classes 10 --weights timm.safetensors --input x.safetensors --output y.safetensors "
-          "--train --backward");
-    works("train --resume a --images 16 --quiet");
-  }
+TEST_CASE("families: every command takes a resnet") {
+  check_commands(kResNet);
+}
+TEST_CASE("families: every command takes a convnext") {
+  check_commands(kConvNeXt);
+}
+TEST_CASE("families: every command takes a vit") {
+  check_commands(kVit);
+}
+TEST_CASE("families: every command takes a deit") {
+  check_commands(kDeit);
 }
 
 TEST_CASE("families: a vit on images of 28 pixels, under its own name and timm's") {
