@@ -57,6 +57,9 @@ struct MatmulCase {
   int64_t a_batch = 0, a_row = 0, a_column = 0;  ///< a_batch and b_batch may be 0: the same matrix every time
   int64_t b_batch = 0, b_row = 0, b_column = 0;
   int64_t c_batch = 0, c_row = 0;
+  bool wide = false;  ///< c is of compute_dtype(dtype), and not rounded to 16 bits
+
+  [[nodiscard]] DType c_dtype() const { return wide ? compute_dtype(dtype) : dtype; }
 
   friend auto operator<=>(const MatmulCase&, const MatmulCase&) = default;
 };

@@ -16,7 +16,9 @@ struct AttentionOptions {
 
 /// Attention: softmax(scale · q kᵀ + mask) v over the keys, for each image and head. q (N, heads, L, E), k (N, heads,
 /// S, E), v (N, heads, S, Ev) of one floating dtype; the result is (N, heads, L, Ev) of that dtype. A query that sees
-/// no key gets zeros, as in PyTorch 2.5 and later. 16-bit numbers are computed in float32 and rounded once.
+/// no key gets zeros, as in PyTorch 2.5 and later. With 16 bits, sums
+/// and softmax are float32; operands of products have 16 bits where the device multiplies such numbers, so that
+/// probabilities and the gradients of scores are rounded, as in PyTorch's fused kernels.
 /// Any strides: q, k and v may be views of one tensor (N, L, 3, heads, E), and an operand is copied only if the
 /// rows or columns of its matrices are no runs of memory. The result is a view of memory in the order (N, L, heads,
 /// Ev), whatever q's: transpose(1, 2) and reshape to tokens (N, L, heads · Ev) move no element. Differentiable in q, k,

@@ -33,6 +33,7 @@ struct MatmulImplementation {
   /// multiply() with an epilogue. Returns false and leaves c unwritten if it has none for the case; nullptr: for none.
   bool (*multiply_act)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                        const Epilogue& epilogue, Storage* keep) = nullptr;
+  bool converts = false;  ///< it multiplies 16-bit operands as float32, into which it converts them
 };
 
 /// nullptr in a build without oneDNN.
