@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <string_view>
 #include <utility>
 
 namespace norma::lab {
@@ -36,6 +37,14 @@ std::vector<const HealthSample*> samples_of(const NamedTelemetry& run) {
     }
   }
   return samples;
+}
+
+/// The heads of the last sample that has some; null: none has.
+const std::vector<AttentionHead>* last_heads(const NamedTelemetry& run) {
+  const std::vector<HealthSample>& samples = run.telemetry->health;
+  const auto last = std::ranges::find_if(samples.rbegin(), samples.rend(),
+                                         [](const HealthSample& sample) { return !sample.attention.empty(); });
+  return last == samples.rend() ? nullptr : &last->attention;
 }
 
 double log_of(double value) {
@@ -115,11 +124,52 @@ std::vector<Drawing> drawings() {
                  [](const DynamicsSample& sample) { return sample.sharpness ? sample.sharpness->value : NAN; })};
 }
 
-std::vector<Figure> charts_of(const std::vector<const NamedTelemetry*>& runs, size_t group) {
+/// The heads of the last sample that has some; each layer begins at a whole number.
+Drawing by_head(std::string title, std::string y_label, double AttentionHead::*figure) {
+  const auto curve = [figure](const NamedTelemetry& run) {
+    Series series;
+    const std::vector<AttentionHead>* heads = last_heads(run);
+    double layer = 0;
+    for (size_t i = 0; heads != nullptr && i < heads->size(); ++i) {
+      const AttentionHead& one = (*heads)[i];
+      layer += one.head == 0 ? 1 : 0;
+      const auto of_layer = std::ranges::count((*heads), one.layer, &AttentionHead::layer);
+      series.x.push_back(layer + static_cast<double>(one.head) / static_cast<double>(of_layer));
+      series.y.push_back(one.*figure);
+    }
+    return series;
+  };
+  return {.title = std::move(title),
+          .x_label = "layer, and in it the heads",
+          .y_label = std::move(y_label),
+          .curve = curve};
+}
+
+std::vector<Drawing> attention_drawings() {
+  const auto largest = [](const NamedTelemetry& run) {
+    Series series;
+    for (const HealthSample& sample : run.telemetry->health) {
+      if (!sample.attention.empty()) {
+        series.x.push_back(static_cast<double>(sample.step - 1));
+        series.y.push_back(std::ranges::max(sample.attention, {}, &AttentionHead::largest_logit).largest_logit);
+      }
+    }
+    return series;
+  };
+  return {by_head("largest logit of each head at the end", "q · k, scaled", &AttentionHead::largest_logit),
+          by_head("entropy of each head at the end", "nats", &AttentionHead::entropy),
+          {.title = "largest logit of all heads",
+           .x_label = "updates before",
+           .y_label = "q · k, scaled",
+           .curve = largest}};
+}
+
+std::vector<Figure> charts_of(const std::vector<const NamedTelemetry*>& runs, size_t group, std::string_view section,
+                              const std::vector<Drawing>& drawings) {
   std::vector<Figure> charts;
-  for (const Drawing& drawing : drawings()) {
+  for (const Drawing& drawing : drawings) {
     const std::string title = fmt::format("{}: {}", runs.front()->group, drawing.title);
-    LineChart chart{.id = fmt::format("dynamics-{}-{}", group + 1, charts.size() + 1),
+    LineChart chart{.id = fmt::format("{}-{}-{}", section, group + 1, charts.size() + 1),
                     .title = title,
                     .description = "A curve for each norm:",
                     .x_label = drawing.x_label,
@@ -146,6 +196,28 @@ std::vector<Figure> charts_of(const std::vector<const NamedTelemetry*>& runs, si
                         .note = left_out > 0 ? fmt::format("{} more are in results.json.", left_out) : "",
                         .chart = std::move(chart)});
     }
+  }
+  return charts;
+}
+
+/// The charts of all groups with a run that is `wanted`.
+Figures figures_of(const std::vector<NamedTelemetry>& runs, std::string_view section,
+                   const std::vector<Drawing>& drawings, bool (*wanted)(const NamedTelemetry& run)) {
+  std::vector<std::pair<std::string, std::vector<const NamedTelemetry*>>> groups;
+  for (const NamedTelemetry& run : runs) {
+    if (!wanted(run)) {
+      continue;
+    }
+    const auto found = std::ranges::find_if(groups, [&](const auto& group) { return group.first == run.group; });
+    if (found != groups.end()) {
+      found->second.push_back(&run);
+    } else if (groups.size() < kMostGroups) {
+      groups.push_back({run.group, {&run}});
+    }
+  }
+  Figures charts{.figures = {}, .open = kOpenFigures};
+  for (size_t i = 0; i < groups.size(); ++i) {
+    std::ranges::move(charts_of(groups[i].second, i, section, drawings), std::back_inserter(charts.figures));
   }
   return charts;
 }
@@ -184,22 +256,8 @@ std::vector<Block> missing_parts(const std::vector<NamedTelemetry>& runs) {
 }  // namespace
 
 Section dynamics_section(const std::vector<NamedTelemetry>& runs) {
-  std::vector<std::pair<std::string, std::vector<const NamedTelemetry*>>> groups;
-  for (const NamedTelemetry& run : runs) {
-    if (samples_of(run).empty()) {
-      continue;
-    }
-    const auto found = std::ranges::find_if(groups, [&](const auto& group) { return group.first == run.group; });
-    if (found != groups.end()) {
-      found->second.push_back(&run);
-    } else if (groups.size() < kMostGroups) {
-      groups.push_back({run.group, {&run}});
-    }
-  }
-  Figures charts{.figures = {}, .open = kOpenFigures};
-  for (size_t i = 0; i < groups.size(); ++i) {
-    std::ranges::move(charts_of(groups[i].second, i), std::back_inserter(charts.figures));
-  }
+  Figures charts =
+      figures_of(runs, "dynamics", drawings(), [](const NamedTelemetry& run) { return !samples_of(run).empty(); });
   Section section{.id = "dynamics", .menu = "Dynamics", .title = "How the networks move"};
   std::vector<Block> missing = missing_parts(runs);
   if (charts.figures.empty() && missing.empty()) {
@@ -220,6 +278,21 @@ Section dynamics_section(const std::vector<NamedTelemetry>& runs) {
       "below a tenth of the largest. Sharpness is the largest eigenvalue of the Hessian of the loss of the first "
       "batch. "
       "The first seed of each row is shown."});
+  return section;
+}
+
+Section attention_section(const std::vector<NamedTelemetry>& runs) {
+  Section section{.id = "attention", .menu = "Attention", .title = "The heads of attention"};
+  Figures charts = figures_of(runs, "attention", attention_drawings(),
+                              [](const NamedTelemetry& run) { return last_heads(run) != nullptr; });
+  if (charts.figures.empty()) {
+    return section;
+  }
+  section.blocks.emplace_back(std::move(charts));
+  section.blocks.emplace_back(Note{
+      "A logit is a scaled product of a query and a key, before the softmax. The entropy is the mean over queries of "
+      "-Σ p log p: 0 where a query sees one token, the logarithm of the number of tokens where it sees all alike. "
+      "Training often fails where logits grow and entropies go to 0. The first seed of each row is shown."});
   return section;
 }
 

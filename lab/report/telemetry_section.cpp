@@ -230,7 +230,7 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
 }
 
 std::vector<Section> telemetry_sections(const std::vector<NamedTelemetry>& runs) {
-  return {times(runs), ledgers(runs), health(runs), dynamics_section(runs)};
+  return {times(runs), ledgers(runs), health(runs), attention_section(runs), dynamics_section(runs)};
 }
 
 }  // namespace norma::lab

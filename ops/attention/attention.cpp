@@ -76,26 +76,12 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 
 /// Attention in differentiable ops, for second derivatives.
 Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool causal, double scale) {
-  const DType wide = compute_dtype(q.dtype());
-  Tensor scores = matmul(mul(to(q, wide), scale), to(transpose(k, -2, -1), wide));
-  Tensor p;
-  if (causal || mask.defined()) {
-    // The keys that are hidden get the lowest finite number, which no search for Inf finds, in place of -infinity: a
-    // row that sees no key gets finite probabilities, which become 0.
-    const TensorOptions options{.dtype = wide, .device = q.device()};
-    const double lowest = wide == DType::float64 ? std::numeric_limits<double>::lowest()
-                                                 : static_cast<double>(std::numeric_limits<float>::lowest());
-    Tensor seen = causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask;
-    if (seen.dtype() != DType::boolean) {
-      seen = not_equal(mask.detach(), -kInfinity);
-      const Tensor none = zeros({}, {.dtype = mask.dtype(), .device = mask.device()});
-      scores = add(scores, to(where(seen, mask, none), wide));
-    }
-    p = where(seen, softmax(where(seen, scores, full({}, lowest, options)), -1), zeros({}, options));
-  } else {
-    p = softmax(scores, -1);
+  const AttentionScores scores = attention_scores(q, k, mask, causal, scale);
+  Tensor p = softmax(scores.z, -1);
+  if (scores.seen.defined()) {  // a row that sees no key gets finite probabilities, which become 0
+    p = where(scores.seen, p, zeros({}, {.dtype = p.dtype(), .device = p.device()}));
   }
-  return to(matmul(p, to(v, wide)), q.dtype());
+  return to(matmul(p, to(v, p.dtype())), q.dtype());
 }
 
 // --- by tiles -------------------------------------------------------------------------------------------------------
@@ -374,14 +360,7 @@ class AttentionTiles {
   int64_t row_ = 1;    ///< from one row of scores to the next
 };
 
-/// The options as backward keeps them.
-struct Kept {
-  bool causal;
-  double scale;
-  bool by_definition;  ///< as in forward: the definition leaves no stats
-};
-
-Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& context) {
+Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const BackwardContext& context) {
   const Tensor q = context.saved(0);
   const Tensor k = context.saved(1);
   const Tensor v = context.saved(2);
@@ -444,6 +423,28 @@ Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& c
 
 }  // namespace
 
+Tensors AttentionBackward::operator()(const Tensors& dy, const BackwardContext& context) const {
+  return backward_of(*this, dy[0], context);
+}
+
+AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
+  const DType wide = compute_dtype(q.dtype());
+  Tensor z = matmul(mul(to(q, wide), scale), to(transpose(k, -2, -1), wide));
+  if (!causal && !mask.defined()) {
+    return {.z = z, .seen = {}};
+  }
+  // The lowest finite number, which no search for Inf finds, in place of -infinity.
+  const double lowest = wide == DType::float64 ? std::numeric_limits<double>::lowest()
+                                               : static_cast<double>(std::numeric_limits<float>::lowest());
+  Tensor seen = causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask;
+  if (seen.dtype() != DType::boolean) {
+    seen = not_equal(mask.detach(), -kInfinity);
+    const Tensor none = zeros({}, {.dtype = mask.dtype(), .device = mask.device()});
+    z = add(z, to(where(seen, mask, none), wide));
+  }
+  return {.z = where(seen, z, full({}, lowest, {.dtype = wide, .device = q.device()})), .seen = seen};
+}
+
 Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast_k, const Tensor& uncast_v,
                                     const AttentionOptions& options) {
   Op op(kOp);
@@ -457,9 +458,9 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
     return op.like(q, options.mask);
   }();
   check_arguments(q, k, v, mask, options);
-  const Kept kept{.causal = options.causal,
-                  .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))),
-                  .by_definition = attention_reference()};
+  const AttentionBackward kept{.causal = options.causal,
+                               .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))),
+                               .by_definition = attention_reference()};
   const DType wide = compute_dtype(q.dtype());
   const Sizes y_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
   Tensor y = empty_tokens(y_sizes, {.dtype = wide, .device = q.device()});
@@ -484,8 +485,7 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
   }
   y = converted(y, q.dtype());
   op.describe({{"causal", kept.causal}, {"scale", kept.scale}});
-  return op.record({q, k, v, mask}, y, {q, k, v, mask, stats},
-                   [kept](const Tensor& dy, const BackwardContext& context) { return backward_of(kept, dy, context); });
+  return op.record({q, k, v, mask}, y, {q, k, v, mask, stats}, kept);
 }
 
 }  // namespace norma

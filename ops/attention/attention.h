@@ -6,6 +6,8 @@
 
 namespace norma {
 
+class BackwardContext;
+
 struct AttentionOptions {
   std::optional<double> scale = {};  ///< of the products q · k; without a value 1 / sqrt(E)
   bool causal = false;               ///< query i sees the keys 0 … i alone
@@ -30,6 +32,23 @@ struct AttentionOptions {
 /// finite.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
+
+/// The scaled products of queries and keys, as differentiable ops, in the dtype of the computation: (N, heads, L, S).
+struct AttentionScores {
+  Tensor z;     ///< scale · q kᵀ + mask; the lowest finite number where a query does not see the key
+  Tensor seen;  ///< bool, broadcasts to z: where it does; undefined: everywhere
+};
+AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale);
+
+/// The backward function of a recorded call, whose Node has saved q, k, v and the mask as numbers 0 to 3. Whoever looks
+/// at a tape learns from it how the call was made: node.backward.target<AttentionBackward>().
+struct AttentionBackward {
+  bool causal;
+  double scale;
+  bool by_definition;  ///< attention_reference(), in forward: the definition leaves no stats
+
+  Tensors operator()(const Tensors& dy, const BackwardContext& context) const;
+};
 
 /// True iff attention_by_definition() (reference.h) computes attention in place of the device's kernels.
 /// NORMA_ATTENTION=reference, or the last call of set_attention_reference(), says so. Throws Error if NORMA_ATTENTION
