@@ -7,6 +7,7 @@
 #include "nn/cast_policy.h"
 #include "nn/conv.h"
 #include "nn/norm/factory.h"
+#include "nn/norm/policy.h"
 #include "train/augmentation.h"
 #include "train/recipe_option.h"
 
@@ -42,14 +43,21 @@ std::optional<int64_t> patch_size_of(const Recipe& recipe) {
 }
 
 nn::NormPolicy policy_of(const Recipe& recipe) {
-  return recipe.norm_policy.empty() ? nn::NormPolicy{}
-                                    : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
+  nn::NormPolicy policy = recipe.norm_policy.empty()
+                              ? nn::NormPolicy{}
+                              : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
+  const auto* const chosen = std::ranges::find(nn::kNormPlacements, recipe.norm_placement,
+                                               [](nn::NormPlacement one) { return nn::to_string(one); });
+  if (chosen != nn::kNormPlacements.end()) {
+    policy.placement = *chosen;
+  }
+  return policy;
 }
 
 }  // namespace
 
 void check_norm_policy(const Recipe& recipe) {
-  if (!recipe.norm_policy.empty()) {
+  if (!recipe.norm_policy.empty() || !recipe.norm_placement.empty()) {
     models::ModelOptions options{.norm_policy = policy_of(recipe), .initialize = false};
     if (models::model_takes(recipe.model, "global_pool")) {  // decides which norms there are
       options.patch_size = patch_size_of(recipe);

@@ -22,6 +22,7 @@ struct Recipe {
   std::string norm;                 ///< "": the family's own
   std::string norm_policy;          ///< text of nn/norm/policy.h: other norms for some layers; "": none
   std::string norm_policy_file;     ///< where it came from, for messages
+  std::string norm_placement;       ///< of nn::to_string(NormPlacement), before the policy's; "": the policy's
   std::string conv_layer = "conv";  ///< a name of nn/conv.h
   bool small_stem = false;
   std::optional<int64_t> patch_size;  ///< none: models::default_patch_size()

@@ -1,3 +1,4 @@
+#include "base/nearest_name.h"
 #include "data/augment/erase.h"
 #include "data/augment/mix.h"
 #include "data/dataset.h"
@@ -14,6 +15,7 @@
 #include "train/recipe_option.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -105,6 +107,19 @@ void check_pool(const std::string& text) {
   check(text == "token" || text == "avg", "train", "global-pool: expected token or avg, got '{}'", text);
 }
 
+std::vector<std::string> placement_names() {
+  std::vector<std::string> names;
+  std::ranges::transform(nn::kNormPlacements, std::back_inserter(names),
+                         [](nn::NormPlacement one) { return std::string(nn::to_string(one)); });
+  return names;
+}
+
+void check_placement(const std::string& text) {
+  const std::vector<std::string> names = placement_names();
+  check(std::ranges::find(names, text) != names.end(), "train", "norm-placement: {}",
+        unknown_name("placement", text, names));
+}
+
 void check_qk_norm(const std::string& text) {
   try {
     nn::parse_norm(text);
@@ -147,6 +162,12 @@ std::vector<std::vector<Option>> table() {
       about(Part::network, kNetwork,
             {Option("norm-policy", FileField{&Recipe::norm_policy, &Recipe::norm_policy_file, read_norms},
                     "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"", {.on_resume = kFixed}),
+             Option("norm-placement", TextField{&Recipe::norm_placement, check_placement},
+                    "ConvNeXt, ViT: where the norms of a block stand: {names}",
+                    {.on_resume = kFixed,
+                     .absent = "the network's own: inside; ViT: pre",
+                     .value_name = "NAME",
+                     .names = placement_names}),
              Option("conv-layer", &Recipe::conv_layer, "the convolutions: {names}",
                     {.on_resume = kFixed, .names = nn::conv_layer_names}),
              Option("small-stem", &Recipe::small_stem,

@@ -137,9 +137,12 @@ void check_shared(const ComparisonOptions& options) {
   const train::Recipe& recipe_of_all = options.recipe;
   for (const auto& [name, option, is_given] :
        {std::tuple("global-pool", "global_pool", !recipe_of_all.global_pool.empty()),
-        {"qk-norm", "qk_norm", !recipe_of_all.qk_norm.empty()}}) {
-    check(!is_given || std::ranges::any_of(options.models,
-                                           [&](const auto& model) { return models::model_takes(model, option); }),
+        {"qk-norm", "qk_norm", !recipe_of_all.qk_norm.empty()},
+        {"norm-placement", "norm_placement", !recipe_of_all.norm_placement.empty()}}) {
+    const auto takes = [&](const std::string& model) { return models::model_takes(model, option); };
+    const bool is_axis = options.options.contains(name);  // other networks would have equal runs
+    check((!is_given || std::ranges::any_of(options.models, takes)) &&
+              (!is_axis || std::ranges::all_of(options.models, takes)),
           "compare", "{}: expected a network that has this option, got {}", name, fmt::join(options.models, ", "));
   }
   if (!options.recipe.cast_policy.empty() || !options.recipe.cast.empty()) {

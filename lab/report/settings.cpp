@@ -66,6 +66,9 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   if (!takes("qk_norm")) {
     recipe.qk_norm.clear();
   }
+  if (!takes("norm_placement")) {
+    recipe.norm_placement.clear();
+  }
   return recipe;
 }
 
@@ -85,6 +88,8 @@ const std::vector<OptionAxis>& option_axes() {
   static const std::vector<OptionAxis> axes = {
       {.option = "opt", .flag = "optimizers", .changes_work = true},
       {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
+      {.option = "qk-norm", .flag = "qk-norms", .changes_work = true},
+      {.option = "norm-placement", .flag = "norm-placements", .changes_work = true},
       {.option = "train-images", .flag = "train-images", .changes_work = false},
       {.option = kWeights, .flag = kWeights, .changes_work = false, .words = {"last", "ema", kRecalibrated}},
       {.option = kStart,
@@ -149,6 +154,8 @@ const std::vector<Axis>& further_axes() {
       {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }},
       {.name = "optimizer", .value = [](const Settings& s) { return s.option("opt"); }},
       {.name = "weight decay", .value = [](const Settings& s) { return s.option("weight-decay"); }},
+      {.name = "QK-norm", .value = [](const Settings& s) { return s.option("qk-norm"); }},
+      {.name = "norm placement", .value = [](const Settings& s) { return s.option("norm-placement"); }},
       {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }},
       {.name = kWeights, .value = [](const Settings& s) { return s.option(kWeights); }},
       {.name = kStart, .value = [](const Settings& s) { return s.option(kStart); }}};

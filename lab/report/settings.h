@@ -60,8 +60,8 @@ struct OptionAxis {
   bool changes_work;                    ///< a step takes another time with another value
   std::vector<std::string> words = {};  ///< of an axis that comparisons alone have; empty: an option of the recipe
 };
-/// The optimizer, the weight decay and the number of training images; and of comparisons alone the weights that are
-/// tested, and those that a run starts from.
+/// The optimizer, the weight decay, QK-norm, the place of norms and the number of training images; and of comparisons
+/// alone the weights that are tested, and those that a run starts from.
 const std::vector<OptionAxis>& option_axes();
 
 /// The axis of the weights that a run starts from: random ones ("scratch"), or those of another run, with their norms
