@@ -162,7 +162,12 @@ const std::map<std::string, Writer>& writers() {
 
 std::optional<PythonNorm> python_norm(const nn::NormChoice& norm) {
   const auto found = writers().find(norm.name);
-  return found == writers().end() ? std::nullopt : std::optional(found->second(norm));
+  if (found == writers().end()) {
+    return std::nullopt;
+  }
+  check(!norm.flag("offset", false) && norm.count("groups", 1) == 1, "export_torch",
+        "norm: {}: expected offset=false and one group, as in timm's layer, got {}", norm.name, to_string(norm));
+  return found->second(norm);
 }
 
 }  // namespace norma::exporter

@@ -8,6 +8,7 @@
 #include "nn/freeze.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
+#include "nn/norm/options.h"
 #include "nn/norm/policy.h"
 #include "train/augmentation.h"
 #include "train/convert_norm.h"
@@ -56,7 +57,7 @@ bool shares_batch_norm(const Recipe& recipe) {
   }
   return std::ranges::any_of(specs, [](const std::string& spec) {
     const nn::NormChoice choice = nn::parse_norm(spec);
-    const auto norm = nn::make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+    const auto norm = nn::make_norm(choice, nn::least_channels(choice));
     return dynamic_cast<const nn::BatchNorm*>(norm.get()) != nullptr;
   });
 }

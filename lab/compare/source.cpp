@@ -7,6 +7,7 @@
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
+#include "nn/norm/options.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "session/run_folder.h"
@@ -33,7 +34,7 @@ namespace {
 constexpr const char* kOp = "compare";
 
 bool has_running_statistics(const nn::NormChoice& choice) {
-  const auto norm = nn::make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+  const auto norm = nn::make_norm(choice, nn::least_channels(choice));
   return std::ranges::any_of(norm->state_dict(), [](const auto& tensor) { return tensor.first == "running_mean"; });
 }
 

@@ -7,6 +7,8 @@
 #include "core/tape.h"
 #include "nn/norm/factory.h"
 #include "ops/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
+#include "ops/shape/copy.h"
 
 #include <fmt/format.h>
 
@@ -195,6 +197,33 @@ std::shared_ptr<nn::Module> layer_for(const Norm& norm, const Inputs& inputs, St
   return layer;
 }
 
+/// A norm with a zero-centred weight, or with a set for each group of channels.
+std::optional<Norm> with_options(const std::string& name) {
+  const auto base = std::ranges::find(all_norms(), name.substr(0, std::min(name.find('['), name.size())), &Norm::name);
+  if (base == all_norms().end()) {
+    return std::nullopt;
+  }
+  const nn::NormChoice choice = nn::parse_norm(name);
+  if (std::ranges::any_of(choice.options,
+                          [](const auto& of) { return of.first != "offset" && of.first != "groups"; })) {
+    return std::nullopt;
+  }
+  Norm norm = *base;
+  norm.name = name;
+  norm.weight_offset = choice.flag("offset", false) ? 1 : 0;
+  if (const int64_t groups = choice.count("groups", 1); groups > 1) {
+    constexpr int64_t kChannelsOfGroup = 15;
+    norm.sizes[1] = kChannelsOfGroup * groups;
+    norm.one_each = Sizes{2, groups, 3, 5};
+    norm.spec = [spec = norm.spec, groups](int64_t rank) {
+      NormSpec grouped = spec(rank);
+      grouped.groups = groups;
+      return grouped;
+    };
+  }
+  return norm;
+}
+
 }  // namespace
 
 const std::vector<Norm>& all_norms() {
@@ -223,7 +252,7 @@ std::optional<Norm> find_norm(const std::string& name) {
     const nn::NormChoice choice = nn::parse_norm(name);
     return choice.options.empty() ? std::optional(group_norm_of(*choice.groups)) : std::nullopt;
   }
-  return std::nullopt;
+  return with_options(name);
 }
 
 Norm norm_called(const std::string& name) {
@@ -268,6 +297,14 @@ Tensor in_layout(const Tensor& x, Layout layout) {
 Tensor Inputs::parameter(std::string_view name) const {
   const auto found = std::ranges::find(parameters, name, &nn::NamedTensors::value_type::first);
   return found == parameters.end() ? Tensor() : found->second;
+}
+
+nn::NamedTensors Inputs::with_offset(double offset) const {
+  nn::NamedTensors moved = parameters;
+  for (auto& [name, x] : moved) {
+    x = name == "weight" && offset != 0 ? add(to(x, DType::float64), offset) : x;
+  }
+  return moved;
 }
 
 Results apply(const Norm& norm, const Inputs& inputs, Statistics statistics, Layout layout) {

@@ -37,8 +37,9 @@ struct Norm {
   // The definition is one of the two. The spec of one normalize(), for inputs of a rank; the caller sets its eps:
   std::function<NormSpec(int64_t rank)> spec = {};
   formula::Formula formula = {};
-  bool relative = false;  ///< outputs of the formula are as large as the input, so errors are relative to them
-  double least_dx = 0;    ///< the smallest unit of the formula's dx, for gradients that nearly vanish
+  double weight_offset = 0;  ///< what the layer adds to its weight
+  bool relative = false;     ///< outputs of the formula are as large as the input, so errors are relative to them
+  double least_dx = 0;       ///< the smallest unit of the formula's dx, for gradients that nearly vanish
   /// What computes a norm that is no layer.
   std::function<Tensor(const Tensor& x, const Tensors& parameters, Statistics statistics, double eps)> apply = {};
 };
@@ -47,7 +48,8 @@ struct Norm {
 const std::vector<Norm>& all_norms();
 /// Their names without groups and options.
 std::vector<std::string> norm_names();
-/// The norm of exactly this name; group:G for any G above 0. None for an unknown name.
+/// The norm of exactly this name; group:G for any G above 0; layer2d, rms2d and seednorm with the options `offset` and
+/// `groups`. None for an unknown name.
 std::optional<Norm> find_norm(const std::string& name);
 /// Likewise; a name without groups and options means the one in all_norms(): "group" is group:4. Throws Error for an
 /// unknown name.
@@ -74,6 +76,8 @@ struct Inputs {
 
   /// Undefined if there is none.
   [[nodiscard]] Tensor parameter(std::string_view name) const;
+  /// The parameters as the definition takes them: with `offset` added to the weight, in float64.
+  [[nodiscard]] nn::NamedTensors with_offset(double offset) const;
 };
 
 /// What a norm makes of it.

@@ -21,7 +21,7 @@ struct ParameterGroup {
 
 struct ParameterGroupsOptions {
   /// False: parameters of norms, biases, layer scales and gains (all of rank 0 or 1, or of sizes (n, 1, 1, 1)), and
-  /// those named cls_token and pos_embed, do not decay.
+  /// those named cls_token and pos_embed, do not decay, but those that a norm names do (Norm::decaying()).
   bool decay_vectors = false;
   /// Unless decay_vectors: the decay of such parameters in norm layers, torchvision's --norm-weight-decay.
   double norm_weight_decay = 0;
