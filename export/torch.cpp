@@ -169,6 +169,9 @@ void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn:
   if (tensor_of(state, "blocks.0.ls1.gamma").defined()) {
     parts.arguments.emplace_back("init_values=1e-5");
   }
+  if (!tensor_of(state, "blocks.0.attn.qkv.bias").defined()) {
+    parts.arguments.emplace_back("qkv_bias=False");
+  }
   if (tensor_of(state, "blocks.0.attn.q_norm.weight").defined()) {
     const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
     check(has_bias && (options.qk_norm.empty() || models::complete_norm("vit_tiny", options.qk_norm) == norm), kOp,

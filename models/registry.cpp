@@ -90,7 +90,7 @@ Entry entry(const std::string& name, const VitConfig& config) {
           {.defaults = {{"eps", std::string(kVitEps)}}},
           std::string(kVitNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
-           kNormPlacement}};
+           "qkv_bias", "pos_drop", kNormPlacement}};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -178,7 +178,9 @@ void check_options(const Entry& entry, const ModelOptions& options) {
                                   {"drop_path", options.drop_path > 0},
                                   {"grad_checkpointing", options.grad_checkpointing},
                                   {"global_pool", !options.global_pool.empty()},
-                                  {"qk_norm", !options.qk_norm.empty()}}) {
+                                  {"qk_norm", !options.qk_norm.empty()},
+                                  {"qkv_bias", !options.qkv_bias},
+                                  {"pos_drop", options.pos_drop > 0}}) {
     check(!set || takes(entry, name), "model", "{} has no option {}", entry.name, name);
   }
 }
@@ -246,6 +248,8 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   check(options.in_channels > 0, "model", "in_channels: expected a positive number, got {}", options.in_channels);
   check(options.drop_path >= 0 && options.drop_path < 1, "model", "drop_path: expected a value in [0, 1), got {}",
         options.drop_path);
+  check(options.pos_drop >= 0 && options.pos_drop < 1, "model", "pos_drop: expected a value in [0, 1), got {}",
+        options.pos_drop);
   nn::check_conv_layer(options.conv_layer);
   const Entry& entry = find(name);
   if (entry.registered) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "models/registry.h"
+#include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,10 @@ constexpr std::array<std::string_view, 4> kDialects = {"torchvision", "timm", "f
 constexpr std::array<std::string_view, 5> kDicts = {"state_dict.", "model_state_dict.", "model.", "net.", "weights."};
 constexpr std::array<std::string_view, 3> kWrappers = {"module.", "model.", "_orig_mod."};
 /// Hugging Face's name of the network without its classifier.
-constexpr std::array<std::string_view, 3> kBases = {"resnet.", "convnext.", "convnextv2."};
+constexpr std::array<std::string_view, 5> kBases = {"resnet.", "convnext.", "convnextv2.", "vit.", "deit."};
+/// Its linear layers of queries, keys and values, which are one in timm.
+constexpr std::array<std::string_view, 3> kQkv = {".attn.query.", ".attn.key.", ".attn.value."};
+constexpr std::string_view kJoined = ".attn.qkv.";
 /// The name that torch.optim.swa_utils.AveragedModel keeps beside the weights.
 constexpr std::string_view kAverageCounter = "n_averaged";
 
@@ -62,17 +66,17 @@ std::vector<Row> make_rows() {
       }
     }
   }
-  for (const auto& [torchvision, timm] : {std::pair("ln_1", "norm1"),
-                                          {"self_attention.in_proj_weight", "attn.qkv.weight"},
-                                          {"self_attention.in_proj_bias", "attn.qkv.bias"},
-                                          {"self_attention.out_proj", "attn.proj"},
-                                          {"ln_2", "norm2"},
-                                          {"mlp.0", "mlp.fc1"},
-                                          {"mlp.3", "mlp.fc2"},
-                                          {"mlp.linear_1", "mlp.fc1"},
-                                          {"mlp.linear_2", "mlp.fc2"}}) {
-    rows.push_back(
-        {fmt::format("encoder.layers.encoder_layer_#.{}", torchvision), fmt::format("blocks.#.{}", timm), "", ""});
+  for (const Row& part :
+       {Row{"ln_1", "norm1", "", "layernorm_before"}, Row{"self_attention.in_proj_weight", "attn.qkv.weight"},
+        Row{"self_attention.in_proj_bias", "attn.qkv.bias"},
+        Row{"self_attention.out_proj", "attn.proj", "", "attention.output.dense"},
+        Row{"", "attn.query", "", "attention.attention.query"}, Row{"", "attn.key", "", "attention.attention.key"},
+        Row{"", "attn.value", "", "attention.attention.value"}, Row{"ln_2", "norm2", "", "layernorm_after"},
+        Row{"mlp.0", "mlp.fc1", "", "intermediate.dense"}, Row{"mlp.3", "mlp.fc2", "", "output.dense"},
+        Row{"mlp.linear_1", "mlp.fc1"}, Row{"mlp.linear_2", "mlp.fc2"}}) {
+    const auto behind = [](const char* block, const std::string& name) { return name.empty() ? name : block + name; };
+    rows.push_back({behind("encoder.layers.encoder_layer_#.", part[0]), behind("blocks.#.", part[1]), "",
+                    behind("encoder.layer.#.", part[3])});
   }
   for (const char* const timm_only : {"norm1_post", "norm1_in", "norm1_out", "norm2_post", "norm2_in", "norm2_out",
                                       "attn.q_norm", "attn.k_norm", "ls1", "ls2"}) {
@@ -83,12 +87,14 @@ std::vector<Row> make_rows() {
                            {"fc", "fc", "", "classifier.1"},
                            {"classifier.0", "head.norm", "norm", "layernorm"},
                            {"classifier.2", "head.fc", "head", "classifier"},
-                           {"class_token", "cls_token", "", ""},
-                           {"encoder.pos_embedding", "pos_embed", "", ""},
-                           {"conv_proj", "patch_embed.proj", "", ""},
-                           {"encoder.ln", "norm", "", ""},
+                           {"class_token", "cls_token", "", "embeddings.cls_token"},
+                           {"encoder.pos_embedding", "pos_embed", "", "embeddings.position_embeddings"},
+                           {"encoder.ln", "norm", "", "layernorm"},
                            {"", "fc_norm", "", ""},
-                           {"heads.head", "head", "", ""}});
+                           {"", "patch_embed.norm", "", ""},
+                           {"heads.head", "head", "", "classifier"}});
+  // Before the row of a ConvNeXt's stem, whose name at Hugging Face is the beginning of this one.
+  rows.insert(rows.begin(), {"conv_proj", "patch_embed.proj", "", "embeddings.patch_embeddings.projection"});
   return rows;
 }
 
@@ -217,6 +223,16 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
         blocks.emplace_back(names[i], tensors[behind.places[i]].second);
       }
     }
+    if (dialect == Dialect::huggingface && !blocks.empty() && blocks.front().first.starts_with("blocks.")) {
+      for (std::string& name : names) {  // a ViT's norm and classifier have the names of a ConvNeXt's there
+        for (const auto& [theirs, own] :
+             {std::pair<std::string, const char*>{"head.norm.", "norm."}, {"head.fc.", "head."}}) {
+          if (name.starts_with(theirs)) {
+            name.replace(0, theirs.size(), own);
+          }
+        }
+      }
+    }
     // "head.weight" and "norm.weight" alone may be of any network.
     const bool ends_alone = std::ranges::all_of(behind.names, [](const std::string& name) {
       return name == "head.weight" || name == "head.bias" || name.starts_with("norm.");
@@ -232,6 +248,36 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
       behind.names = std::move(names);
       return;
     }
+  }
+}
+
+/// Queries, keys and values with one name in the place of three, in that order.
+void join_qkv(FoundWeights& found) {
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < found.tensors.size(); ++i) {
+    places.emplace(found.tensors[i].first, i);
+  }
+  std::set<size_t> joined;
+  for (const auto& [name, query] : places) {
+    const size_t at = name.find(kQkv[0]);
+    if (at == std::string::npos) {
+      continue;
+    }
+    const auto name_with = [&, n = name](std::string_view part) {
+      return std::string(n).replace(at, kQkv[0].size(), part);
+    };
+    const auto key = places.find(name_with(kQkv[1]));
+    const auto value = places.find(name_with(kQkv[2]));
+    if (key != places.end() && value != places.end()) {
+      const auto tensor = [&](size_t place) { return found.tensors[place].second; };
+      const Tensor all = cat({tensor(query), tensor(key->second), tensor(value->second)}, 0);
+      found.tensors[query] = {name_with(kJoined), all};
+      joined.insert({key->second, value->second});
+    }
+  }
+  for (auto place = joined.rbegin(); place != joined.rend(); ++place) {
+    found.tensors.erase(found.tensors.begin() + static_cast<std::ptrdiff_t>(*place));
+    found.in_file.erase(found.in_file.begin() + static_cast<std::ptrdiff_t>(*place));
   }
 }
 
@@ -253,6 +299,7 @@ FoundWeights weights_of(const nn::NamedTensors& tensors, Behind behind) {
     for (auto& [name, x] : found.tensors) {
       x = with_sizes_of(name, x, Dialect::timm, conv_mlp);
     }
+    join_qkv(found);
   }
   return found;
 }
@@ -308,8 +355,8 @@ std::vector<std::string> possible_prefixes(const nn::NamedTensors& tensors) {
   for (const auto& [name, x] : tensors) {
     for (const std::string_view first :
          {"conv1.weight", "stem.0.weight", "features.0.0.weight", "downsample_layers.0.0.weight",
-          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight", "patch_embed.proj.weight",
-          "conv_proj.weight"}) {
+          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight",
+          "embeddings.patch_embeddings.projection.weight", "patch_embed.proj.weight", "conv_proj.weight"}) {
       if (name.ends_with(first)) {
         std::string prefix = name.substr(0, name.size() - first.size());
         for (const std::string_view base : kBases) {  // the classifier stands beside it
@@ -394,6 +441,14 @@ nn::NamedTensors renamed(const nn::NamedTensors& tensors, Dialect to) {
   nn::NamedTensors result;
   const bool conv_mlp = has_conv_mlp(tensors);
   for (const auto& [own, x] : tensors) {
+    if (const size_t at = own.find(kJoined); to == Dialect::huggingface && at != std::string::npos && x.rank() > 0) {
+      const int64_t third = x.size(0) / 3;
+      for (size_t i = 0; i < kQkv.size(); ++i) {
+        const std::string part = std::string(own).replace(at, kJoined.size(), kQkv[i]);
+        result.emplace_back(translated(part, Dialect::timm, to), narrow(x, 0, static_cast<int64_t>(i) * third, third));
+      }
+      continue;
+    }
     std::string name = translated(own, Dialect::timm, to);
     check(!name.empty(), "convert", "tensor '{}': {} has none of this name, or of a network like this", excerpt(own),
           to_string(to));

@@ -10,8 +10,8 @@
 namespace norma::models {
 
 /// The library whose names and sizes a state dict's tensors have. Norma's own are timm's; for a ResNet, torchvision's
-/// are the same. Facebook's code for ViTs (DeiT, DINO) has timm's names; Hugging Face's, which have tensors of their
-/// own for q, k and v, are not read.
+/// are the same. Facebook's code for ViTs (DeiT, DINO) has timm's names. Hugging Face has tensors of their own for q, k
+/// and v, which are copied into one.
 enum class Dialect { torchvision, timm, facebook, huggingface };
 
 /// "torchvision", "timm", "facebook", "huggingface".

@@ -236,6 +236,8 @@ models::ModelOptions model_options(const Recipe& recipe) {
           .image_size = recipe.image_size,
           .global_pool = recipe.global_pool,
           .qk_norm = recipe.qk_norm,
+          .qkv_bias = recipe.qkv_bias,
+          .pos_drop = recipe.pos_drop,
           .seed = recipe.seed,
           .norm_policy = policy_of(recipe)};
 }

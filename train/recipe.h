@@ -29,6 +29,8 @@ struct Recipe {
   std::optional<double> layer_scale;
   std::string global_pool;  ///< of a ViT; "": token
   std::string qk_norm;      ///< of a ViT; "": none
+  bool qkv_bias = true;     ///< of a ViT
+  double pos_drop = 0;      ///< of a ViT
   bool zero_init_last = false;
   double drop_path = 0;
   bool grad_checkpointing = false;

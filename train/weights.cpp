@@ -157,6 +157,9 @@ void take_options_of(Recipe& recipe, const nn::NamedTensors& tensors) {
   if (recipe.global_pool.empty() && by_name.contains("fc_norm.weight")) {
     recipe.global_pool = "avg";
   }
+  if (by_name.contains("blocks.0.attn.qkv.weight") && !by_name.contains("blocks.0.attn.qkv.bias")) {
+    recipe.qkv_bias = false;
+  }
   if (recipe.qk_norm.empty() && by_name.contains(q_norm + "weight")) {
     recipe.qk_norm = by_name.contains(q_norm + "bias") ? "layer2d" : "rms2d";
   }

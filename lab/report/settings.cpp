@@ -66,6 +66,8 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   if (!takes("qk_norm")) {
     recipe.qk_norm.clear();
   }
+  recipe.qkv_bias = recipe.qkv_bias || !takes("qkv_bias");
+  recipe.pos_drop = takes("pos_drop") ? recipe.pos_drop : 0;
   if (!takes("norm_placement")) {
     recipe.norm_placement.clear();
   }

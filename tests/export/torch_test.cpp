@@ -81,6 +81,7 @@ std::vector<Case> cases() {
       {.model = "vit_tiny_patch16_224",
        .options = {
            .num_classes = 5, .layer_scale = 0.1, .image_size = 64, .global_pool = "avg", .qk_norm = "layer2d"}});
+  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 32, .qkv_bias = false}});
   const TorchLibrary torchvision = TorchLibrary::torchvision;
   all.push_back({.model = "resnet18", .options = {.num_classes = 5, .norm = "layer2d"}, .library = torchvision});
   all.push_back({.model = "resnet50", .options = {.num_classes = 5, .small_stem = true}, .library = torchvision});
@@ -194,6 +195,12 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
   CHECK(refusal(resnet("ghost_batch[track_running_stats=false]")) ==
         "export_torch: norm: ghost_batch: expected running statistics, since PyTorch has no ghost batches, got none");
   const TorchLibrary torchvision = TorchLibrary::torchvision;
+  for (const std::string norm :
+       {"rms2d[offset=true]", "layer2d[offset=true]", "rms2d[groups=4]", "seednorm[offset=true]"}) {
+    CHECK(refusal(resnet(norm)).find(": expected offset=false and one group, as in timm's layer, got ") !=
+          std::string::npos);
+  }
+  CHECK(says({.model = "vit_tiny", .options = {.image_size = 32, .qkv_bias = false}}, "qkv_bias=False"));
   CHECK(refusal({.model = "convnext_atto", .options = {}, .library = torchvision}) ==
         "export_torch: model: expected a network of torchvision, got convnext_atto; timm has it");
   CHECK(refusal({.model = "resnet18", .options = {.in_channels = 1}, .library = torchvision}) ==

@@ -323,6 +323,7 @@ TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
                                      .image_size = 32,
                                      .global_pool = "avg",
                                      .qk_norm = "rms2d",
+                                     .qkv_bias = false,
                                      .initialize = false};
   const nn::NamedTensors weights = weights_of("vit_tiny", options);
   data::save_safetensors(file, weights);
@@ -353,6 +354,28 @@ TEST_CASE("weights: a recipe names the option of a norm that nobody knows") {
   recipe.qk_norm = "layr2d";
   CHECK(error_of([&] { check_recipe(recipe); }) ==
         "train: qk-norm: norm: unknown norm 'layr2d'; did you mean 'layer2d'?");
+}
+
+TEST_CASE("weights: a recipe's placement of norms comes before that of its policy") {
+  Recipe recipe = small_recipe("vit_tiny");
+  const auto has = [&](const std::string& name) {
+    return state_of(*make_model(recipe, 10)).contains("blocks.0." + name + ".weight");
+  };
+  CHECK(has("norm1"));
+  recipe.norm_policy = "placement = \"post\"\n";
+  CHECK(has("norm1_post"));
+  recipe.norm_placement = "peri";
+  CHECK(has("norm1_out"));
+  recipe.norm_policy.clear();
+  CHECK(has("norm2_in"));
+  CHECK_FALSE(has("norm1"));
+  recipe.norm_placement = "perri";
+  CHECK(error_of([&] { check_recipe(recipe); }) ==
+        "train: norm-placement: unknown placement 'perri'; did you mean 'peri'?");
+  Recipe other = small_recipe("resnet18");
+  other.norm_placement = "pre";
+  CHECK(error_of([&] { check_norm_policy(other); }) ==
+        "norm policy: placement: expected a network that can place its norms, such as convnext_tiny, got resnet18");
 }
 
 TEST_CASE("weights: timm's name of a vit says its patches") {
