@@ -2,7 +2,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/judge/cases.h"
-#include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 

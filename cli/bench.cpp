@@ -8,7 +8,7 @@
 #include "nn/norm/factory.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

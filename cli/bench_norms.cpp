@@ -3,10 +3,9 @@
 #include "cli/options.h"
 #include "lab/bench/norm_sweep.h"
 #include "nn/norm/factory.h"
-#include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 

@@ -3,13 +3,14 @@
 #include "cli/options.h"
 #include "core/factory.h"
 #include "data/image_file.h"
-#include "data/image_tensor.h"
 #include "data/survey.h"
+#include "data/transform.h"
 #include "ops/shape/view.h"
 #include "session/output.h"
-#include "train/augmentation.h"
-#include "train/dataset_notes.h"
-#include "train/ranges.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/recipe.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

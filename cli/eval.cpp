@@ -18,12 +18,9 @@
 #include "session/run_folder.h"
 #include "session/trainer.h"
 #include "train/checkpoint.h"
-#include "train/convert_norm.h"
-#include "train/dataset_notes.h"
 #include "train/evaluate.h"
 #include "train/freeze.h"
-#include "train/ranges.h"
-#include "train/recalibrate.h"
+#include "train/recipe_option.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -19,7 +19,6 @@
 #include "ops/shape/copy.h"
 #include "session/output.h"
 #include "session/trainer.h"
-#include "train/ranges.h"
 #include "train/recipe_option.h"
 #include "train/weights.h"
 

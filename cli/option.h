@@ -1,7 +1,7 @@
 #pragma once
 
 #include "base/range.h"
-#include "train/option_row.h"
+#include "train/recipe_option.h"
 
 #include <cstdint>
 #include <functional>

@@ -13,8 +13,8 @@
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/ranges.h"
-#include "train/step_graph.h"
+#include "train/loop.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 

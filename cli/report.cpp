@@ -2,7 +2,6 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/report/merged.h"
-#include "session/folder_lock.h"
 #include "session/output.h"
 
 #include <fmt/format.h>

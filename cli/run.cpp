@@ -8,7 +8,7 @@
 #include "nn/norm/factory.h"
 #include "ops/shape/copy.h"
 #include "session/output.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

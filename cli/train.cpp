@@ -12,14 +12,13 @@
 #include "lab/telemetry/telemetry.h"
 #include "nn/plugin.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "session/resume.h"
 #include "session/run_folder.h"
 #include "session/run_log.h"
 #include "session/trainer.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "models/registry.h"
 #include "session/output.h"
 #include "session/run_folder.h"
-#include "train/dataset_notes.h"
+#include "train/checkpoint.h"
 #include "train/training_state.h"
 
 namespace norma::cli {

@@ -5,7 +5,7 @@
 # *_cudart.cpp, *_cudnn.cpp and *_cublaslt.cpp are compiled, too. families.cpp names the tables of the devices there are.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _mpi, _nccl and _onnx.
-# Files *_turbo.cpp (libjpeg-turbo), *_webp.cpp, *_tiff.cpp and *_gif.cpp have no stub: data/image_kinds.cpp knows.
+# Files *_turbo.cpp (libjpeg-turbo), *_webp.cpp, *_tiff.cpp and *_gif.cpp have no stub: data/image_file.cpp knows.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)

@@ -13,7 +13,7 @@
 #include "nn/norm/norm.h"
 #include "session/interrupt.h"
 #include "session/progress.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

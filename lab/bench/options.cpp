@@ -4,7 +4,7 @@
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fnmatch.h>
 

@@ -1,6 +1,6 @@
 #include "lab/bench/spread.h"
 
-#include "session/step_times.h"
+#include "session/progress.h"
 
 #include <algorithm>
 #include <numeric>

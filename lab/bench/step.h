@@ -5,7 +5,7 @@
 #include "nn/optim/optimizer.h"
 #include "parallel/gradient_reducer.h"
 #include "train/recipe.h"
-#include "train/step_graph.h"
+#include "train/loop.h"
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lab/compare/request.h"
-#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include <functional>
 #include <optional>

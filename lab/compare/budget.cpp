@@ -8,7 +8,7 @@
 #include "lab/compare/timing.h"
 #include "lab/compare/tune.h"
 #include "lab/report/decide_rows.h"
-#include "session/step_times.h"
+#include "session/progress.h"
 
 #include <fmt/format.h>
 

@@ -9,11 +9,11 @@
 #include "nn/plugin.h"
 #include "session/environment.h"
 #include "session/output.h"
-#include "session/step_times.h"
+#include "session/progress.h"
 #include "session/trainer.h"
-#include "train/agreement.h"
 #include "train/checkpoint.h"
-#include "train/recalibrate.h"
+#include "train/evaluate.h"
+#include "train/processes.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include "lab/compare/tune.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/agreement.h"
+#include "train/processes.h"
 
 #include <fmt/format.h>
 

@@ -91,7 +91,7 @@ void rehearse_cell(const Comparison& comparison, const Settings& cell);
 /// (interrupt.h), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
 /// end. A cell that was cut short goes on from its checkpoint. Cells of other parts (deal.h) do not run. A cell that
 /// throws is noted as failed with the reason, and the next one starts. The caller holds the lock of the output folder
-/// (folder_lock.h). Throws Error when the report cannot be written.
+/// (session/output.h). Throws Error when the report cannot be written.
 ///
 /// All processes of a group call it. The first process alone times the norms, and decides for all. With several, each
 /// cell begins with a rehearsal. A cell counts as failed if all processes fail alike (train::AgreedError), there or by

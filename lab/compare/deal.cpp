@@ -11,7 +11,7 @@
 #include "lab/compare/tune.h"
 #include "nn/module_scope.h"
 #include "session/environment.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 

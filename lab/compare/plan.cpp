@@ -5,7 +5,6 @@
 #include "lab/compare/source.h"
 #include "models/registry.h"
 #include "session/environment.h"
-#include "train/ranges.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>

@@ -5,8 +5,8 @@
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
 #include "session/interrupt.h"
+#include "train/evaluate.h"
 #include "train/freeze.h"
-#include "train/recalibrate.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -6,7 +6,6 @@
 #include "lab/report/settings.h"
 #include "lab/studies/study.h"
 #include "lab/telemetry/dynamics_parts.h"
-#include "train/ranges.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>

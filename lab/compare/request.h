@@ -2,7 +2,7 @@
 
 #include "lab/compare/comparison.h"
 #include "lab/compare/deal.h"
-#include "train/option_row.h"
+#include "train/recipe_option.h"
 
 #include <set>
 #include <string>

@@ -11,9 +11,8 @@
 #include "session/output.h"
 #include "session/run_folder.h"
 #include "session/trainer.h"
-#include "train/agreement.h"
 #include "train/checkpoint.h"
-#include "train/convert_norm.h"
+#include "train/processes.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

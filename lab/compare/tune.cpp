@@ -5,7 +5,7 @@
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "session/trainer.h"
-#include "train/agreement.h"
+#include "train/processes.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "lab/judge/norms.h"
 #include "lab/judge/truth.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include <functional>
 #include <string>

@@ -3,7 +3,7 @@
 #include "core/factory.h"
 #include "lab/judge/audit.h"
 #include "ops/norm/norm.h"
-#include "session/step_times.h"
+#include "session/progress.h"
 
 #include <array>
 #include <chrono>

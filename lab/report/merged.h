@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lab/report/report.h"
-#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include <filesystem>
 #include <string>

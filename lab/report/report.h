@@ -8,8 +8,8 @@
 #include "lab/telemetry/dynamics_parts.h"
 #include "lab/telemetry/telemetry.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
-#include "train/image_bits.h"
+#include "session/output.h"
+#include "train/evaluate.h"
 #include "train/recipe.h"
 
 #include <cstdint>

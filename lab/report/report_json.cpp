@@ -5,7 +5,7 @@
 #include "lab/report/report.h"
 #include "lab/studies/study.h"
 #include "lab/telemetry/telemetry.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

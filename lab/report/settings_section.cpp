@@ -1,6 +1,6 @@
 #include "lab/report/page.h"
 #include "lab/report/report.h"
-#include "train/augmentation.h"
+#include "train/recipe.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

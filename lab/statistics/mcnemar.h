@@ -1,7 +1,7 @@
 #pragma once
 
 #include "lab/statistics/scatter.h"
-#include "train/image_bits.h"
+#include "train/evaluate.h"
 
 #include <cstdint>
 

@@ -9,7 +9,7 @@
 
 namespace norma::nn {
 
-// calibrate.cpp, fold_statistics.cpp and train/recalibrate.cpp share what follows.
+// calibrate.cpp, fold_statistics.cpp and train/evaluate.cpp share what follows.
 
 /// A layer that has another norm than before.
 struct ChangedNorm {
