@@ -18,7 +18,7 @@
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/agreement.h"
+#include "train/processes.h"
 
 #include <fmt/format.h>
 
@@ -67,7 +67,7 @@ void take_convolutions(const RunOptions& running, const lab::Comparison& compari
 /// norm that is not there.
 void take_environment(const State& state, const lab::Comparison& comparison) {
   for (const lab::Cell& cell : comparison.cells) {
-    check_norm_is_loaded("compare", cell.norm, comparison.environment.plugins, "resume", state.request.resume);
+    check_norms_are_loaded("compare", {cell.norm}, comparison.environment.plugins, "resume", state.request.resume);
   }
   take_convolutions(state.running, comparison);
   if (const auto& before = comparison.environment.plugins;

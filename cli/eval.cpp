@@ -77,8 +77,8 @@ void warn_of_skipped(const data::Dataset& dataset) {
 }
 
 /// Makes the network by the checkpoint's weights, with other norms if --convert-norm is given. In full precision.
-std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe& recipe,
-                                         const std::filesystem::path& file, int64_t classes) {
+std::shared_ptr<nn::Module> load_network(const State& state, train::Recipe& recipe, const std::filesystem::path& file,
+                                         int64_t classes) {
   if (!state.convert_norm.given()) {
     return train::load_network("eval", recipe, state.num_classes.value_or(classes), file, state.weights,
                                [&](const std::string& line) { tell(state, line); });
@@ -101,9 +101,8 @@ std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe
   return network.model;
 }
 
-/// The network to evaluate, not yet in its precision.
-std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe,
-                                         const std::filesystem::path& file,
+/// The network to evaluate, not yet in its precision. The recipe gets what the file says of it.
+std::shared_ptr<nn::Module> make_network(const State& state, train::Recipe& recipe, const std::filesystem::path& file,
                                          const std::shared_ptr<const data::Dataset>& dataset) {
   const int workers = static_cast<int>(state.running.workers);
   // Running statistics and folded weights are computed in float32; the result is converted afterwards.
@@ -226,9 +225,9 @@ int run(const State& state) {
   const bool whole_run = train::is_folder("eval", given);
   const std::filesystem::path file = checkpoint_file("eval", given);
   const Trained trained = trained_in(file, "eval", state.recipe, state.model.given());
-  const train::Recipe recipe = recipe_for(trained, state.recipe);
+  train::Recipe recipe = recipe_for(trained, state.recipe);
   if (recipe.norm == trained.recipe.norm) {
-    check_norm_is_loaded("eval", recipe.norm, trained.plugins, "checkpoint", given);
+    check_norms_are_loaded("eval", {recipe.norm, recipe.qk_norm}, trained.plugins, "checkpoint", given);
   }
   if (!state.convert_norm.given()) {
     warn_of_other_norm("eval", trained, recipe);

@@ -30,6 +30,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace norma::cli {
@@ -55,14 +56,15 @@ struct State {
   bool check = false;
 };
 
-std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe, const Trained& trained,
+/// The recipe gets what the file says of the network.
+std::shared_ptr<nn::Module> make_network(const State& state, train::Recipe& recipe, const Trained& trained,
                                          const std::filesystem::path& file) {
   const int64_t classes =
       trained.class_names.empty() ? state.num_classes : static_cast<int64_t>(trained.class_names.size());
-  train::Recipe plain = recipe;
-  plain.channels_last = false;
-  const auto model = train::load_network("export", plain, classes, file, state.weights,
+  const bool channels_last = std::exchange(recipe.channels_last, false);
+  const auto model = train::load_network("export", recipe, classes, file, state.weights,
                                          [](const std::string& line) { train::say("{}\n", line); });
+  recipe.channels_last = channels_last;
   model->eval();
   return model;
 }
@@ -141,14 +143,15 @@ int run(const State& state) {
   check_options(state);
   const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
-  const train::Recipe recipe = recipe_for(trained, state.recipe);
-  check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
+  train::Recipe recipe = recipe_for(trained, state.recipe);
+  check_norms_are_loaded("export", {recipe.norm, recipe.qk_norm}, trained.plugins, "checkpoint", state.checkpoint);
   warn_of_other_norm("export", trained, recipe);
   train::check_recipe(recipe, /* with_weights= */ true);
   Generator generator(0);
   const int64_t size = recipe.image_size;
+  const auto model = make_network(state, recipe, trained, file);
   ExportedNetwork network{.recipe = recipe,
-                          .model = make_network(state, recipe, trained, file),
+                          .model = model,
                           .example = randn({state.batch_size, 3, size, size}, {.device = kCpu}, generator),
                           .output = {}};
   network.about = {

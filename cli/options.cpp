@@ -8,13 +8,14 @@
 #include "cli/plugins.h"
 #include "core/parallel.h"
 #include "lab/telemetry/dynamics_parts.h"
+#include "models/registry.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/loop.h"
 #include "train/recipe_option.h"
+#include "train/loop.h"
 
 #include <fmt/format.h>
 
@@ -80,6 +81,7 @@ std::vector<std::string> RecipeOptions::typed() const {
 }
 
 train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
+  const std::string model = recipe.model;
   const std::string dataset = recipe.dataset;
   const std::string folder = std::exchange(recipe.data_dir, "");
   for (const auto& [option, value] : *given_) {
@@ -87,6 +89,10 @@ train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
   }
   if (recipe.data_dir.empty() && recipe.dataset == dataset) {
     recipe.data_dir = folder;  // another dataset does not lie in the old one's folder
+  }
+  if (recipe.model != model &&
+      std::ranges::none_of(*given_, [](const auto& one) { return one.first->name == "img-size"; })) {
+    recipe.image_size = models::image_size_in(recipe.model).value_or(recipe.image_size);
   }
   return recipe;
 }

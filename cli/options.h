@@ -29,7 +29,8 @@ class RecipeOptions {
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// The names of the options that the command line itself gives a value; switches are not among them.
   [[nodiscard]] std::vector<std::string> typed() const;
-  /// `recipe` with the values of the command line.
+  /// `recipe` with the values of the command line. Where these name another network by timm's name of a ViT, and no
+  /// size of images, that in the name is taken, too.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const;
 
  private:

@@ -174,22 +174,25 @@ std::string recorded_word(const nn::PluginRecord& plugin) {
   return plugin.file + std::string(kHashMark) + plugin.sha256;
 }
 
-void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins,
-                          const std::string& option, const std::filesystem::path& path) {
-  const std::string name = norm.substr(0, norm.find_first_of(":["));
+void check_norms_are_loaded(std::string_view op, const std::vector<std::string>& norms,
+                            const std::vector<nn::PluginRecord>& plugins, const std::string& option,
+                            const std::filesystem::path& path) {
   const std::vector<std::string> known = nn::norm_names();
-  if (std::ranges::find(known, name) != known.end()) {
-    return;
+  for (const std::string& norm : norms) {
+    const std::string name = norm.substr(0, norm.find_first_of(":[/"));
+    if (norm.empty() || std::ranges::find(known, name) != known.end()) {
+      continue;
+    }
+    const bool theirs = std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) {
+      return std::ranges::find(plugin.norms, name) != plugin.norms.end();
+    });
+    check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add{}", excerpt(name),
+          plugin_words(plugins));
+    fail(op,
+         "norm '{}' is none of Norma's, and of no plug-in of the run: a program has registered it. In Python, where "
+         "it is registered: norma.run(\"{}\", {}={})",
+         excerpt(name), op, option, data::json_text(nlohmann::json(path.string())));
   }
-  const bool theirs = std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) {
-    return std::ranges::find(plugin.norms, name) != plugin.norms.end();
-  });
-  check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add{}", excerpt(name),
-        plugin_words(plugins));
-  check(norm.empty(), op,
-        "norm '{}' is none of Norma's, and of no plug-in of the run: a program has registered it. In Python, where it "
-        "is registered: norma.run(\"{}\", {}={})",
-        excerpt(name), op, option, data::json_text(nlohmann::json(path.string())));
 }
 
 void load_plugins(const std::vector<std::string>& words) {

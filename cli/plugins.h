@@ -26,11 +26,12 @@ std::string plugin_words(const std::vector<nn::PluginRecord>& plugins);
 /// A plug-in's record in args.toml: FILE#sha256=DIGITS.
 std::string recorded_word(const nn::PluginRecord& plugin);
 
-/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE …" for the norm of a run
-/// that is not registered here, if one of the run's plug-ins registered it; else it was a program, in whose language
-/// `option` of the command is `path`.
-void check_norm_is_loaded(std::string_view op, const std::string& norm, const std::vector<nn::PluginRecord>& plugins,
-                          const std::string& option, const std::filesystem::path& path);
+/// Throws Error "OP: norm 'my' comes from a plug-in, which is not loaded: add --plugin FILE …" for one of the norms of
+/// a run, "" for none, that is not registered here, if one of the run's plug-ins registered it; else it was a program,
+/// in whose language `option` of the command is `path`.
+void check_norms_are_loaded(std::string_view op, const std::vector<std::string>& norms,
+                            const std::vector<nn::PluginRecord>& plugins, const std::string& option,
+                            const std::filesystem::path& path);
 
 /// The plug-ins in a checkpoint's record of its run.
 std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file);

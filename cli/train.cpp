@@ -172,7 +172,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
-  check_norm_is_loaded("train", before.norm, plugins_of(checkpoint, file), "resume", given);
+  check_norms_are_loaded("train", {before.norm, before.qk_norm}, plugins_of(checkpoint, file), "resume", given);
   const train::Recipe recipe = state.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);

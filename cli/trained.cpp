@@ -7,6 +7,8 @@
 #include "train/checkpoint.h"
 #include "train/training_state.h"
 
+#include <algorithm>
+
 namespace norma::cli {
 
 namespace {
@@ -34,6 +36,10 @@ train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options) {
   train::Recipe recipe = options.applied_to(trained.recipe);
   if (trained.of_run && recipe.model == models::network_of(trained.recipe.model)) {
     recipe.model = trained.recipe.model;
+  }
+  if (const std::vector<std::string> typed = options.typed();
+      trained.of_run && std::ranges::find(typed, "img-size") == typed.end()) {
+    recipe.image_size = trained.recipe.image_size;  // whatever the name says
   }
   return recipe;
 }

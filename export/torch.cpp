@@ -253,8 +253,8 @@ void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std:
   }
 }
 
-void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn::NamedTensors& state, bool own_norm,
-                    const nn::NormChoice& norm) {
+void write_timm_vit(Parts& parts, const std::string& name, const models::ModelOptions& options,
+                    const nn::NamedTensors& state, bool own_norm, const nn::NormChoice& norm) {
   check(own_norm, kOp, "norm: expected layer2d, as timm's ViT has other norms of tokens than of images, got {}",
         nn::to_string(norm));
   const int64_t patch = tensor_of(state, "patch_embed.proj.weight").size(2);
@@ -267,13 +267,23 @@ void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn:
   if (tensor_of(state, "blocks.0.ls1.gamma").defined()) {
     parts.arguments.emplace_back("init_values=1e-5");
   }
-  if (tensor_of(state, "blocks.0.attn.q_norm.weight").defined()) {
-    const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
-    check(has_bias && (options.qk_norm.empty() || models::complete_norm("vit_tiny", options.qk_norm) == norm), kOp,
-          "qk_norm: expected layer2d, as timm's ViT has one kind of norm, got {}",
-          options.qk_norm.empty() ? "one without a bias" : options.qk_norm);
-    parts.arguments.emplace_back("qk_norm=True");
+  if (options.qk_norm.empty() && !tensor_of(state, "blocks.0.attn.q_norm.weight").defined()) {
+    return;
   }
+  const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
+  const std::string qk_norm = !options.qk_norm.empty() ? options.qk_norm : has_bias ? "layer2d" : "rms2d";
+  const NormChoice qk = models::complete_norm(name, qk_norm);
+  if (qk == norm) {
+    parts.arguments.emplace_back("qk_norm=True");
+    return;
+  }
+  check(qk.name == "rms2d" && qk.flag("affine", true), kOp,
+        "qk_norm: expected layer2d, as timm's ViT has elsewhere, or rms2d, got {}", qk_norm);
+  parts.imports.insert("from torch import nn");
+  parts.statements.push_back(
+      fmt::format("for block in model.blocks:\n        for key in (\"q_norm\", \"k_norm\"):\n            "
+                  "setattr(block.attn, key, nn.RMSNorm(block.attn.head_dim, eps={}))",
+                  qk.options.at("eps")));
 }
 
 nn::NamedTensors write_torchvision_convnext(Parts& parts, const nn::NamedTensors& state, bool own_norm,
@@ -345,7 +355,7 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
   if (is_resnet(name)) {
     write_resnet(parts, options, own_norm, norm);
   } else if (is_vit(name)) {
-    write_timm_vit(parts, options, state, own_norm, norm);
+    write_timm_vit(parts, name, options, state, own_norm, norm);
   } else if (timm) {
     write_timm_convnext(parts, state, name, own_norm, norm);
     weights = own_norm ? state : with_conv_mlp(state);

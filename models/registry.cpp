@@ -227,6 +227,11 @@ std::string network_of(const std::string& name) {
   return of_timm ? of_timm->network : name;
 }
 
+std::optional<int64_t> image_size_in(const std::string& name) {
+  const std::optional<TimmName> of_timm = timm_name(name);
+  return of_timm ? std::optional(of_timm->image) : std::nullopt;
+}
+
 bool is_built_in(const std::string& name) {
   return std::ranges::any_of(entries(),
                              [&](const Entry& known) { return known.name == network_of(name) && !known.registered; });

@@ -57,6 +57,9 @@ void register_model(const std::string& name, ModelDefinition definition);
 /// other name itself.
 std::string network_of(const std::string& name);
 
+/// The size of images in timm's name of a ViT, 224 in "vit_tiny_patch16_224"; none for any other name.
+std::optional<int64_t> image_size_in(const std::string& name);
+
 /// True iff it is the name of a network of Norma's own, which recognize_model() knows.
 bool is_built_in(const std::string& name);
 

@@ -378,7 +378,7 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
                            given.text, list_text("start values", anew), list_text("not used", unused), resized);
 }
 
-std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
+std::shared_ptr<nn::Module> load_network(std::string_view op, Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
                                          const std::function<void(const std::string&)>& say) {
   const LoadedWeights given = load_weights(file, options);
@@ -393,8 +393,8 @@ std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& reci
            file.string(), classes, x.size(0));
     }
   }
+  take_options_of(recipe, given.tensors);
   Recipe plain = in_full_precision(recipe);
-  take_options_of(plain, given.tensors);
   plain.channels_last = false;
   if (plain.patch_size) {
     models::check_image_size(op, plain.model, plain.image_size, *plain.patch_size);

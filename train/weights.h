@@ -33,10 +33,10 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
                                const FitOptions& fit = {});
 
 /// Makes the network of a recipe, in its full precision, with the weights of a file. Where a ViT's recipe leaves them
-/// open, patch_size (but under timm's names, which say it), layer_scale, global_pool and qk_norm are those that the
+/// open, it gets the patch_size (but under timm's names, which say it), layer_scale, global_pool and qk_norm that the
 /// file's tensors show. Before it takes memory for them, it throws Error "weights: FILE: …" for a file of another
 /// network, or with another number of classes. `say` gets the line of load_model_weights() unless it is "".
-std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
+std::shared_ptr<nn::Module> load_network(std::string_view op, Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
                                          const std::function<void(const std::string&)>& say);
 

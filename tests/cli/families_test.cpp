@@ -1,6 +1,7 @@
 #include "cli/program.h"
 #include "core/factory.h"
 #include "data/safetensors.h"
+#include "json.h"
 
 #include <filesystem>
 #include <fstream>
@@ -27,7 +28,7 @@ const std::vector<Family> kFamilies = {
     {"--model convnext_atto --patch-size 4 --layer-scale 0.1", "stages.1.*norm*", "stem.*", "placement = \"post\"\n"},
     {"--model vit_tiny --patch-size 8 --global-pool avg --qk-norm rms2d --layer-scale 0.1", "blocks.*.norm1*",
      "patch_embed.*", "placement = \"peri\"\n"},
-    {"--model deit_tiny_patch16_224", "norm", "pos_embed", ""}};
+    {"--model deit_tiny_patch16_224 --img-size 32", "norm", "pos_embed", ""}};
 
 const std::string kData = " --dataset shapes --batch-size 4 --images 8 --test-images 8 --threads 1 --quiet ";
 
@@ -39,6 +40,28 @@ std::string figures_of(const std::string& text, const std::string& start = "") {
 }
 
 }  // namespace
+
+TEST_CASE("families: timm's name of a vit says the size of images, unless an option does") {
+  const TemporaryFolder folder;
+  const auto said = [&](const std::string& arguments) {
+    const Outcome outcome = run_norma(folder.path(), arguments);
+    CHECK_MESSAGE(outcome.code == 0, arguments, ": ", outcome.err);
+    return outcome.out;
+  };
+  const auto size_in = [&](const std::string& arguments) {
+    const std::string json =
+        said(arguments + " --json - --dataset shapes --batch-size 4 --test-images 8 --threads 1 --quiet");
+    return test::parse_json(json)["settings"]["recipe"]["image_size"].get<int64_t>();
+  };
+  said("train --model vit_tiny_patch32_64 --img-size 96" + kData + "--output a");
+  CHECK(size_in("eval --checkpoint a") == 96);
+  CHECK(size_in("eval --checkpoint a --model vit_tiny_patch32_64") == 96);
+  said("train --model vit_tiny_patch32_64" + kData + "--output b");
+  CHECK(size_in("eval --checkpoint b --output w.safetensors") == 64);
+  CHECK(size_in("eval --checkpoint w.safetensors --model vit_tiny_patch32_64 --num-classes 10") == 64);
+  CHECK(size_in("eval --checkpoint w.safetensors --model vit_tiny --patch-size 32 --img-size 32 --num-classes 10") ==
+        32);
+}
 
 TEST_CASE("families: every command takes a network of each") {
   for (const Family& family : kFamilies) {

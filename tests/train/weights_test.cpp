@@ -334,6 +334,10 @@ TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
     CAPTURE(name);
     CHECK(max_difference(state_of(*model).at(name), x) == 0);
   }
+  CHECK(differences(small_recipe("vit_tiny"), recipe) ==
+        std::vector<std::string>{"patch-size none → 8", "layer-scale none → 1", "global-pool none → \"avg\"",
+                                 "qk-norm none → \"rms2d\""});
+  recipe = small_recipe("vit_tiny");
   Recipe larger = recipe;
   larger.image_size = 72;  // a multiple of 8, not of the usual 16
   CHECK_NOTHROW(check_recipe(larger, /* with_weights= */ true));
@@ -360,7 +364,7 @@ TEST_CASE("weights: timm's name of a vit says its patches") {
   const std::string file = (folder / "x.safetensors").string();
   data::save_safetensors(
       file, weights_of("vit_tiny", {.num_classes = 10, .patch_size = 8, .image_size = 32, .initialize = false}));
-  const Recipe recipe = small_recipe("vit_tiny_patch16_224");
+  Recipe recipe = small_recipe("vit_tiny_patch16_224");
   CHECK(error_of([&] { load_network("eval", recipe, 10, file, {}, [](const std::string&) {}); }) ==
         fmt::format("weights: {}: expected patches of 16 pixels, as of this vit_tiny_patch16_224, got 8; --patch-size "
                     "says which the network has",
