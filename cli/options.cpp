@@ -14,8 +14,8 @@
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/recipe_option.h"
 #include "train/loop.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 

@@ -8,9 +8,9 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
-#include "train/weights.h"
 #include "train/recipe.h"
 #include "train/recipe_option.h"
+#include "train/weights.h"
 
 #include <algorithm>
 #include <string>
