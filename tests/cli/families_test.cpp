@@ -63,6 +63,16 @@ TEST_CASE("families: timm's name of a vit says the size of images, unless an opt
         32);
 }
 
+TEST_CASE("families: a checkpoint whose groups are given by their channels is read again") {
+  const TemporaryFolder folder;
+  for (const std::string& command :
+       {"train --model resnet18 --small-stem --norm group/8" + kData + "--output g", std::string("eval --checkpoint g"),
+        std::string("train --resume g"), std::string("export --checkpoint g --format torch --output t")}) {
+    const Outcome outcome = run_norma(folder.path(), command);
+    CHECK_MESSAGE(outcome.code == 0, command, ": ", outcome.err);
+  }
+}
+
 TEST_CASE("families: every command takes a network of each") {
   for (const Family& family : kFamilies) {
     CAPTURE(family.network);
