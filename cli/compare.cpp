@@ -51,13 +51,14 @@ void take_threads(const RunOptions& running, const lab::Comparison& comparison) 
 void take_convolutions(const RunOptions& running, const lab::Comparison& comparison) {
   const std::optional<bool> exact = comparison.environment.exact_convolutions;
   if (!exact) {
-    train::say("{} convolutions; the results do not say which they began with\n", conv2d_is_exact() ? "exact" : "fast");
+    train::say("{} convolutions; the results do not say which they began with\n",
+               conv2d_mode() == Conv2dMode::exact ? "exact" : "fast");
     return;
   }
   const char* before = *exact ? "exact" : "fast";
   check(running.conv.empty() || running.conv == before, "resume",
         "conv: the comparison was started with {}, and cannot go on with {}", before, running.conv);
-  if (exact != conv2d_is_exact()) {
+  if (exact != (conv2d_mode() == Conv2dMode::exact)) {
     train::say("{} convolutions, as at the beginning\n", before);
     set_conv2d_implementation(before, kCpu);
   }

@@ -64,7 +64,7 @@ class Branch : public nn::Module {
 
 struct MlpOptions {
   int64_t ratio = 4;  ///< channels between the two layers for each of the input
-  bool grn = false;   ///< a global response norm behind the GELU
+  bool grn = false;   ///< a global response norm after the GELU
   PointwiseOptions layers = {};
 };
 

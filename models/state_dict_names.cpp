@@ -181,8 +181,8 @@ bool has_conv_mlp(const nn::NamedTensors& timm) {
   });
 }
 
-/// What stands behind a prefix of a file.
-struct Behind {
+/// What stands after a prefix of a file.
+struct Prefixed {
   std::string prefix;
   std::vector<size_t> places = {};      ///< of the tensors in the file
   std::vector<std::string> names = {};  ///< of these: Norma's where a dialect has them, else the file's
@@ -190,8 +190,8 @@ struct Behind {
   bool has_own_sizes = true;            ///< Norma's
 };
 
-Behind tensors_behind(const nn::NamedTensors& tensors, const std::string& prefix) {
-  Behind result{.prefix = prefix};
+Prefixed tensors_after(const nn::NamedTensors& tensors, const std::string& prefix) {
+  Prefixed result{.prefix = prefix};
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::string_view name = tensors[i].first;
     if (name.starts_with(prefix) && name.substr(prefix.size()) != kAverageCounter) {
@@ -203,9 +203,9 @@ Behind tensors_behind(const nn::NamedTensors& tensors, const std::string& prefix
 }
 
 /// Gives the names Norma's form if one dialect knows all of them, or enough for a known network.
-void recognize(const nn::NamedTensors& tensors, Behind& behind) {
+void recognize(const nn::NamedTensors& tensors, Prefixed& rest) {
   for (const Dialect dialect : {Dialect::timm, Dialect::torchvision, Dialect::facebook, Dialect::huggingface}) {
-    std::vector<std::string> names = behind.names;
+    std::vector<std::string> names = rest.names;
     nn::NamedTensors blocks;  // by which recognize_model() knows a network
     size_t known = 0;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -214,11 +214,11 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
         ++known;
       }
       if (names[i].starts_with("stages.") || names[i].starts_with("layer") || names[i].starts_with("blocks.")) {
-        blocks.emplace_back(names[i], tensors[behind.places[i]].second);
+        blocks.emplace_back(names[i], tensors[rest.places[i]].second);
       }
     }
     // "head.weight" and "norm.weight" alone may be of any network.
-    const bool ends_alone = std::ranges::all_of(behind.names, [](const std::string& name) {
+    const bool ends_alone = std::ranges::all_of(rest.names, [](const std::string& name) {
       return name == "head.weight" || name == "head.bias" || name.starts_with("norm.");
     });
     const bool of_two = (dialect == Dialect::timm || dialect == Dialect::torchvision) && !ends_alone;
@@ -227,28 +227,28 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
       // Names of ResNets are torchvision's, too, and more people know them as those.
       const bool is_resnet = std::ranges::any_of(
           names, [](const std::string& name) { return name.starts_with("layer") || name.starts_with("fc."); });
-      behind.dialect = is_resnet && dialect == Dialect::timm ? Dialect::torchvision : dialect;
-      behind.has_own_sizes = dialect == Dialect::timm;
-      behind.names = std::move(names);
+      rest.dialect = is_resnet && dialect == Dialect::timm ? Dialect::torchvision : dialect;
+      rest.has_own_sizes = dialect == Dialect::timm;
+      rest.names = std::move(names);
       return;
     }
   }
 }
 
-FoundWeights weights_of(const nn::NamedTensors& tensors, Behind behind) {
-  FoundWeights found{.dialect = behind.dialect, .prefix = std::move(behind.prefix)};
+FoundWeights weights_of(const nn::NamedTensors& tensors, Prefixed rest) {
+  FoundWeights found{.dialect = rest.dialect, .prefix = std::move(rest.prefix)};
   size_t next = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, x] = tensors[i];
-    if (next < behind.places.size() && behind.places[next] == i) {
-      found.tensors.emplace_back(std::move(behind.names[next]), x);
+    if (next < rest.places.size() && rest.places[next] == i) {
+      found.tensors.emplace_back(std::move(rest.names[next]), x);
       found.in_file.push_back(name);
       ++next;
     } else {
       found.left_out.push_back(name);
     }
   }
-  if (!behind.has_own_sizes) {
+  if (!rest.has_own_sizes) {
     const bool conv_mlp = has_conv_mlp(found.tensors);
     for (auto& [name, x] : found.tensors) {
       x = with_sizes_of(name, x, Dialect::timm, conv_mlp);
@@ -343,14 +343,14 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
     return (options.prefix.empty() || ("." + prefix).find(part) != std::string::npos) &&
            (!options.averages || is_of_averages(prefix));
   };
-  // A tensor stands behind a few of the prefixes: "", "encoder.", "encoder.layer1.0.". A made-up file in which it
-  // stands behind a hundred ends the search, whose time stays in proportion to the file.
+  // A tensor stands after a few of the prefixes: "", "encoder.", "encoder.layer1.0.". A made-up file in which it
+  // stands after a hundred ends the search, whose time stays in proportion to the file.
   constexpr size_t kMostTimes = 16;
   size_t looked_at = 0;
-  std::vector<Behind> networks;
+  std::vector<Prefixed> networks;
   std::string seen;
   for (const std::string& prefix : possible_prefixes(tensors)) {
-    Behind found = tensors_behind(tensors, prefix);
+    Prefixed found = tensors_after(tensors, prefix);
     looked_at += found.places.size();
     if (looked_at > kMostTimes * tensors.size()) {
       break;
@@ -363,8 +363,8 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
       }
     }
   }
-  const auto better = [&](const Behind& a, const Behind& b) {
-    const auto rank = [&](const Behind& network) {
+  const auto better = [&](const Prefixed& a, const Prefixed& b) {
+    const auto rank = [&](const Prefixed& network) {
       return std::pair(is_of_averages(network.prefix) != options.averages, rank_of(network.prefix));
     };
     return rank(a) < rank(b);
@@ -381,9 +381,9 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
   check(wanted(prefix), kOp,
         "{}: --weights-prefix: expected one that stands before the names of a network ({}), got '{}'", file,
         seen.empty() ? "there is none" : seen, options.prefix);
-  Behind behind = tensors_behind(tensors, prefix);
-  recognize(tensors, behind);
-  return weights_of(tensors, std::move(behind));
+  Prefixed rest = tensors_after(tensors, prefix);
+  recognize(tensors, rest);
+  return weights_of(tensors, std::move(rest));
 }
 
 bool is_in_network(std::string_view name) {

@@ -109,9 +109,9 @@ std::string text_of(const MatmulCase& p) {
 std::vector<ProductCall> product_calls(const std::vector<OpRecord>& records) {
   std::vector<ProductCall> calls;
   for (const OpRecord& record : records) {
-    if (const auto* conv = std::get_if<Conv2dCall>(&record.work.call)) {
+    if (const auto* conv = std::any_cast<Conv2dCall>(&record.work.call)) {
       calls.emplace_back(*conv);
-    } else if (const auto* product = std::get_if<MatmulCase>(&record.work.call)) {
+    } else if (const auto* product = std::any_cast<MatmulCase>(&record.work.call)) {
       calls.emplace_back(*product);
     }
   }

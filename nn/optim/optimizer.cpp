@@ -51,7 +51,7 @@ std::set<std::string> norm_parameters(const Module& module) {
       continue;
     }
     for (const auto& [name, x] : layer->named_parameters()) {
-      names.insert(path.empty() ? name : path + "." + name);
+      names.insert(join_names(path, name));
     }
   }
   return names;

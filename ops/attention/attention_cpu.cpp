@@ -106,16 +106,13 @@ void attention_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T
 }
 
 void attention_softmax(const AttentionTile& tile, void* scores) {
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    attention_rows(tile, static_cast<T*>(scores));
-  });
+  dispatch_floating("scaled_dot_product_attention", tile.dtype,
+                    [&]<class T>(T) { attention_rows(tile, static_cast<T*>(scores)); });
 }
 
 void attention_softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask,
                                 int64_t dmask_batch) {
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&]<class T>(T) {
     attention_backward_rows(tile, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask),
                             dmask_batch);
   });
@@ -127,9 +124,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace norma::kernels {
-
-HWY_EXPORT(attention_softmax);
-HWY_EXPORT(attention_softmax_backward);
 
 namespace {
 

@@ -148,12 +148,11 @@ void multiply(const MatmulCase& product, const void* a, const void* b, const voi
         "oneDNN: has no primitive for this product");
 }
 
+constexpr MatmulImplementation kImplementation{
+    .name = "onednn", .supports = supports, .multiply = multiply, .multiply_act = multiply_act};
+
 }  // namespace
 
-const MatmulImplementation* matmul_onednn() {
-  static constexpr MatmulImplementation implementation{
-      .name = "onednn", .supports = supports, .multiply = multiply, .multiply_act = multiply_act};
-  return &implementation;
-}
+constinit const MatmulImplementation* const matmul_onednn = &kImplementation;
 
 }  // namespace norma::kernels

@@ -59,10 +59,7 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
 
 }  // namespace
 
-const MatmulImplementation* matmul_through_float() {
-  static constexpr MatmulImplementation implementation{
-      .name = "through_float", .supports = supports, .multiply = multiply};
-  return &implementation;
-}
+constinit const MatmulImplementation matmul_through_float{
+    .name = "through_float", .supports = supports, .multiply = multiply};
 
 }  // namespace norma::kernels

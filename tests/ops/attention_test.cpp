@@ -326,7 +326,7 @@ TEST_CASE("attention: the result lies as tokens, and views of one tensor are tak
       int64_t attentions = 0;
       for (const OpRecord& record : profile.records()) {
         attentions += record.work.op.starts_with("scaled_dot_product_attention") ? 1 : 0;
-        const auto* copy = std::get_if<CopyCall>(&record.work.call);
+        const auto* copy = std::any_cast<CopyCall>(&record.work.call);
         CHECK_MESSAGE((copy == nullptr || copy->from == copy->to), record.work.op, " on ", to_string(device));
       }
       CHECK(attentions == 3);

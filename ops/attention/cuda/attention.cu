@@ -95,8 +95,7 @@ NORMA_KERNEL void attention_softmax_backward(AttentionTile tile, int lanes, T* s
 
 inline void softmax(const AttentionTile& tile, void* scores) {
   const RowTeams plan = teams_of_rows(tile.batch * tile.rows, tile.keys, /* side_by_side= */ false);
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&]<class T>(T) {
     with_row_teams(plan, [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), attention_softmax<T, by_block>, tile,
              teams.lanes, static_cast<T*>(scores));
@@ -106,8 +105,7 @@ inline void softmax(const AttentionTile& tile, void* scores) {
 
 inline void softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask, int64_t dmask_batch) {
   const RowTeams plan = teams_of_rows(tile.batch * tile.rows, tile.keys, /* side_by_side= */ false);
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&]<class T>(T) {
     with_row_teams(plan, [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), attention_softmax_backward<T, by_block>, tile,
              teams.lanes, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask), dmask_batch);

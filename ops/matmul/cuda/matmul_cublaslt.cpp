@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/workspace.h"
@@ -39,12 +40,10 @@ cublasLtHandle_t handle() {
 
 /// The owner of one of cuBLASLt's descriptions.
 template <class T, cublasStatus_t (*destroy)(T)>
-class Owner {
+class Owner : NotCopied {
  public:
   Owner() = default;
   ~Owner() { destroy(value_); }
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
 
   [[nodiscard]] T get() const { return value_; }
   [[nodiscard]] T* address() { return &value_; }
@@ -262,7 +261,7 @@ void multiply(const MatmulCase& product, const void* a, const void* b, const voi
 
 void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums) {
   const ReduceShape shape{.sizes = {rows, columns}, .x_strides = {stride, 1}, .y_strides = {0, 1}};
-  reduce_kernels.table("matmul", cuda::current_device()).sum(shape, dtype, x, sums, 1.0);
+  reduce_kernels.table("matmul", cuda::current_device()).fold(Fold::sum, shape, dtype, x, nullptr, sums, 1);
 }
 
 constexpr MatmulImplementation kImplementation{.name = "cublaslt", .supports = supports, .multiply = multiply};
