@@ -2,8 +2,7 @@
 #include "base/excerpt.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/plugins.h"
-#include "cli/trained.h"
+#include "cli/run_files.h"
 #include "core/copy.h"
 #include "core/parallel.h"
 #include "data/safetensors.h"
@@ -32,13 +31,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace norma::cli {
 
@@ -284,36 +278,25 @@ int run(const State& state) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "eval", "Accuracy of a checkpoint on the test images",
-      "Examples:\n"
-      "  norma eval --checkpoint runs/mine\n"
-      "  norma eval --checkpoint weights.safetensors --model resnet18 --norm group:8\n"
-      "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
-      "  norma eval --checkpoint runs/mine --norm group:32 --convert-norm calibrate --output group.safetensors\n"
-      "  norma eval --checkpoint runs/mine/model_best.safetensors --confusion-matrix confusion.csv --json -\n"
-      "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
+  CLI::App& app = add_subcommand(program, "eval");
   auto state = std::make_shared<State>();
-  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one")
-      .type_name("PATH")
-      .required();
+  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one",
+           {.value = "PATH", .required = true});
   add_value(app, "--recalibrate", train::ranges::kStepsOrNone, state->recalibrate,
-            "first replace the running statistics of batch norms by their average over N training batches")
-      .type_name("N")
-      .default_str("0: keep those of the checkpoint");
+            "first replace the running statistics of batch norms by their average over N training batches",
+            {.value = "N", .otherwise = "0: keep those of the checkpoint"});
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   add_weights_options(app, state->weights);
   add_value(app, "--num-classes", train::ranges::kClasses, state->num_classes,
-            "classes of a file of weights alone, of which the images have the first")
-      .type_name("K")
-      .default_str("as many as the images have");
+            "classes of a file of weights alone, of which the images have the first",
+            {.value = "K", .otherwise = "as many as the images have"});
   add_path(app, "--confusion-matrix", state->confusion_matrix,
-           "write a table of answers: a row for each class of the images, a column for each answer")
-      .type_name("FILE.csv");
-  add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output")
-      .type_name("FILE.json");
-  add_path(app, "--output", state->output, "write the weights, with other norms or statistics, before --fold")
-      .type_name("FILE.safetensors");
+           "write a table of answers: a row for each class of the images, a column for each answer",
+           {.value = "FILE.csv"});
+  add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output",
+           {.value = "FILE.json"});
+  add_path(app, "--output", state->output, "write the weights, with other norms or statistics, before --fold",
+           {.value = "FILE.safetensors"});
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});

@@ -1,4 +1,4 @@
-#include "lab/bench/detail.h"
+#include "lab/bench/benchmark.h"
 
 #include "core/tf32.h"
 #include "lab/bench/spread.h"
@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 

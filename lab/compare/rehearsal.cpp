@@ -12,11 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <new>
-#include <string>
-#include <vector>
 
 namespace norma::lab {
 

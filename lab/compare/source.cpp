@@ -1,7 +1,8 @@
-#include "lab/compare/source.h"
+#include "lab/compare/timing.h"
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "base/sha256.h"
 #include "core/allocator.h"
 #include "models/registry.h"
@@ -20,7 +21,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
@@ -183,9 +183,8 @@ int64_t half_passes_of_conversion(const Settings& settings, int64_t to_calibrate
 std::vector<std::string> source_models(const Comparison& comparison) {
   std::vector<std::string> models;
   for (const Cell& cell : comparison.cells) {
-    if (!comparison.source_classes.empty() && starts_from_weights(cell) &&
-        std::ranges::find(models, cell.model) == models.end()) {
-      models.push_back(cell.model);
+    if (!comparison.source_classes.empty() && starts_from_weights(cell)) {
+      add_once(models, cell.model);
     }
   }
   return models;

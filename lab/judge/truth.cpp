@@ -1,4 +1,4 @@
-#include "lab/judge/truth.h"
+#include "lab/judge/norms.h"
 
 #include "core/parallel.h"
 

@@ -1,7 +1,7 @@
-#include "lab/report/claim.h"
+#include "lab/report/decisions.h"
 
+#include "base/lists.h"
 #include "base/parse_number.h"
-#include "lab/report/paired.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
-#include <optional>
 #include <utility>
 
 namespace norma::lab {
@@ -121,9 +120,7 @@ std::vector<Settings> places_of(const Comparison& comparison, const Expectation&
     }
     Settings place = cell;
     place.seed = 0;
-    if (std::ranges::find(places, place) == places.end()) {
-      places.push_back(std::move(place));
-    }
+    add_once(places, place);
   }
   return places;
 }
@@ -158,10 +155,7 @@ Verdict::State state_of(const Measured& measured, const Decision& decision) {
 
 /// "batch with lr 0.05 and weight-decay 0.02"
 std::string run_name(const std::string& norm, const std::map<std::string, std::string>& with) {
-  std::vector<std::string> parts;
-  for (const auto& [axis, value] : with) {
-    parts.push_back(fmt::format("{} {}", axis, value));
-  }
+  const auto parts = mapped(with, [](const auto& one) { return fmt::format("{} {}", one.first, one.second); });
   return parts.empty() ? norm : fmt::format("{} with {}", norm, fmt::join(parts, " and "));
 }
 
@@ -199,18 +193,13 @@ std::string accuracies_by(const std::string& axis, const Comparison& comparison)
     if (row.finished == 0) {
       continue;
     }
-    const std::string value = row.option(axis);
-    auto known = std::ranges::find(values, value, [](const auto& one) { return one.first; });
-    if (known == values.end()) {
-      known = values.insert(values.end(), {value, {}});
-    }
-    known->second.push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
-                                        format_spread(row.accuracy, 1, /* factor= */ 100)));
+    entry_of(values, row.option(axis))
+        .push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
+                               format_spread(row.accuracy, 1, /* factor= */ 100)));
   }
-  std::vector<std::string> parts;
-  for (const auto& [value, norms] : values) {
-    parts.push_back(fmt::format("with {} {}: {}", axis, value, fmt::join(norms, ", ")));
-  }
+  const auto parts = mapped(values, [&](const auto& one) {
+    return fmt::format("with {} {}: {}", axis, one.first, fmt::join(one.second, ", "));
+  });
   return parts.empty() ? "" : fmt::format(" Accuracies in percent {}.", fmt::join(parts, "; "));
 }
 
@@ -235,10 +224,8 @@ std::optional<Claim> claim_of(const Comparison& comparison) {
 }
 
 Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
-  std::vector<Expectation> expectations;
-  for (const Expectation& expected : claim.expectations) {
-    expectations.push_back(with_axis_values(comparison, expected));
-  }
+  const auto expectations =
+      mapped(claim.expectations, [&](const Expectation& one) { return with_axis_values(comparison, one); });
   Verdict verdict{.state = Verdict::State::supported, .text = {}};
   std::vector<std::string> sentences;
   std::vector<Measured> all;

@@ -2,8 +2,7 @@
 
 #include "base/error.h"
 #include "core/factory.h"
-#include "lab/judge/cases.h"
-#include "lab/judge/truth.h"
+#include "lab/judge/norms.h"
 
 #include <fmt/format.h>
 
@@ -73,7 +72,7 @@ class ConformanceCase {
                     {"dx", in_float64(NormReference(constants).all(&NormReference::dx), inputs.x.sizes())}});
   }
 
-  /// The worst error of each result in steps of the dtype (lab/judge/truth.h).
+  /// The worst error of each result in steps of the dtype (lab/judge/norms.h).
   [[nodiscard]] std::map<std::string, double> errors(const Tensor& output, const Tensor& dx, const Tensor& dweight,
                                                      const Optional& dbias) const {
     judge::Results results{.y = output, .dx = dx, .gradients = {dweight}};
@@ -144,7 +143,7 @@ void add_conformance(nb::module_& m) {
       .def("errors", &ConformanceCase::errors, nb::arg("output"), nb::arg("dx"), nb::arg("dweight"),
            nb::arg("dbias") = nb::none(),
            "The worst error of each result in steps of the dtype, relative to what rounding is relative to "
-           "(lab/judge/truth.h).");
+           "(lab/judge/norms.h).");
   m.def("_conformance_cases", &cases_of, nb::arg("norm"), nb::arg("dtype"), nb::arg("cases"), nb::arg("num_groups"),
         Released());
   m.def("_conformance_case_names", [] {

@@ -1,6 +1,5 @@
 #include "python/bindings/bindings.h"
 
-#include "cli/compare.h"
 #include "cli/program.h"
 #include "core/device.h"
 #include "core/parallel.h"

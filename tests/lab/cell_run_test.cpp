@@ -1,4 +1,4 @@
-#include "lab/compare/cell_run.h"
+#include "lab/compare/comparison.h"
 
 #include "base/error.h"
 #include "core/random.h"

@@ -1,5 +1,5 @@
-#include "lab/report/claim.h"
 #include "lab/compare/comparison.h"
+#include "lab/report/decisions.h"
 
 #include <doctest/doctest.h>
 

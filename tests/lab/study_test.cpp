@@ -1,5 +1,5 @@
 #include "lab/compare/comparison.h"
-#include "lab/report/claim.h"
+#include "lab/report/decisions.h"
 
 #include "error_text.h"
 
