@@ -119,6 +119,9 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
     if (recipe.norm_policy.empty()) {
       metadata["norm"] = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
     }
+    if (!recipe.qk_norm.empty()) {
+      metadata["qk_norm"] = recipe.qk_norm;
+    }
     data::save_safetensors(state.output, model->state_dict(), metadata);
     tell(state, fmt::format("weights are written to {}", state.output));
   }

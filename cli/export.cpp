@@ -387,7 +387,9 @@ int run(const State& state) {
   const std::filesystem::path file = checkpoint_file("export", state.checkpoint);
   const Trained trained = trained_in(file, "export", state.recipe, state.model.given());
   const train::Recipe recipe = recipe_for(trained, state.recipe);
-  check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
+  if (recipe.norm == trained.recipe.norm) {  // another one is the user's, who may have mistyped it
+    check_norm_is_loaded("export", recipe.norm, trained.plugins, "checkpoint", state.checkpoint);
+  }
   warn_of_other_norm("export", trained, recipe);
   train::check_recipe(recipe, /* with_weights= */ true);
   Generator generator(0);

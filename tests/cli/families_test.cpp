@@ -99,6 +99,8 @@ TEST_CASE("families: a vit on images of 28 pixels, under its own name and timm's
   const Outcome other = run("train --resume b --images 24 --img-size 32 --quiet");
   CHECK(other.code == 2);
   CHECK(other.err.find("resume: img-size: the run was started with 28, and cannot go on with 32") != std::string::npos);
+  works("eval --checkpoint a --quiet --output weights.safetensors");  // which say what their names leave open
+  CHECK(data::load_safetensors_metadata(folder.path() / "weights.safetensors").at("qk_norm") == "group:8");
   const Outcome warned = works("eval --checkpoint a --qk-norm layer2d --quiet");
   CHECK(warned.err.find("the weights were trained with qk-norm group:8, and layer2d takes them as they are") !=
         std::string::npos);
