@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -11,14 +13,12 @@ namespace norma {
 /// A file that is read from front to back. Every file that a user names is opened here.
 ///
 /// Only regular files, and links to them, are accepted: a pipe could block for ever, a device has no end.
-class InputFile {
+class InputFile : NotCopied {
  public:
   /// `op` begins every error text. Throws Error "op: cannot open FILE: …" for a file that is not there, may not be
   /// read, is not a regular one or is larger than `limit` bytes.
   InputFile(std::string_view op, const std::filesystem::path& file, uint64_t limit);
   ~InputFile();
-  InputFile(const InputFile&) = delete;
-  InputFile& operator=(const InputFile&) = delete;
 
   /// The file's bytes when it was opened.
   [[nodiscard]] uint64_t size() const { return size_; }

@@ -1,6 +1,8 @@
 #include "base/nearest_name.h"
 
+#include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 
 #include <fmt/core.h>
 
@@ -59,6 +61,14 @@ std::string unknown_name(std::string_view kind, std::string_view given, const st
   const std::string nearest = nearest_name(given, known);
   return nearest.empty() ? fmt::format("unknown {} '{}'", kind, excerpt(given))
                          : fmt::format("unknown {} '{}'; did you mean '{}'?", kind, excerpt(given), nearest);
+}
+
+void check_names(std::string_view op, std::string_view argument, std::string_view kind,
+                 const std::vector<std::string>& given, const std::vector<std::string>& known) {
+  for (auto name = given.begin(); name != given.end(); ++name) {
+    check(is_in(known, *name), op, "{}: {}", argument, unknown_name(kind, *name, known));
+    check(std::find(given.begin(), name, *name) == name, op, "{}: expected each once, got {} twice", argument, *name);
+  }
 }
 
 std::string or_list(const std::vector<std::string>& names) {

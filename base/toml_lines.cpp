@@ -51,7 +51,7 @@ std::string key_of_line(std::string_view text, size_t line) {
   }
 }
 
-/// Refuses long lines and tables: toml++ recurses once for each dot of a key, and version 3.3 assumes a key behind the
+/// Refuses long lines and tables: toml++ recurses once for each dot of a key, and version 3.3 assumes a key after the
 /// bracket of a table without looking.
 void check_lines(std::string_view op, std::string_view text, const std::string& source, const TomlForm& form) {
   check(text.size() <= kMaxTomlBytes, op, "{}: expected at most {}, got {}", source, byte_text(kMaxTomlBytes),

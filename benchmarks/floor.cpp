@@ -4,7 +4,7 @@
 #include "lab/bench/floor.h"
 #include "cli/spin_briefly.h"
 #include "core/tf32.h"
-#include "lab/bench/detail.h"
+#include "lab/bench/benchmark.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
 #include "lab/report/table.h"

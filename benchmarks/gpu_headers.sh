@@ -21,7 +21,7 @@ for package in libeigen3-dev doctest-dev libcli11-dev nlohmann-json3-dev libfmt-
 done
 # Of Boost what its distributions include, and the files by which CMake finds it: all would be 150 MiB.
 {
-  c++ -std=c++20 -I. -M lab/statistics/distributions.cpp | tr -s ' \\\n' '\n' | grep '^/usr/include/boost/'
+  c++ -std=c++20 -I. -M lab/statistics/scatter.cpp | tr -s ' \\\n' '\n' | grep '^/usr/include/boost/'
   find /usr/lib/*/cmake/{Boost-*,BoostDetectToolset-*,boost_headers-*} -type f
 } | while read -r path; do
   mkdir -p "$to$(dirname "$path")"

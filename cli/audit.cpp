@@ -1,16 +1,12 @@
 #include "lab/judge/audit.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "lab/judge/cases.h"
-#include "session/folder_lock.h"
+#include "lab/judge/norms.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-
-#include <filesystem>
-#include <memory>
 
 namespace norma::cli {
 
@@ -52,7 +48,7 @@ int run(const State& state) {
 
 /// The cases and their descriptions, for the end of the help.
 std::string describe_cases() {
-  std::string text = "Cases:\n";
+  std::string text = "\n\nCases:\n";
   for (const lab::judge::Case& c : lab::judge::all_cases()) {
     text += fmt::format("  {:<18}{}\n", c.name, c.description);
   }
@@ -62,30 +58,14 @@ std::string describe_cases() {
 }  // namespace
 
 Command add_audit(CLI::App& program, const std::string& command_line) {
-  CLI::App& app = add_subcommand(
-      program, "audit", "How exact each norm is, with each choice of statistics and dtype",
-      "Examples:\n"
-      "  norma audit\n"
-      "  norma audit --quick --dtypes float32\n"
-      "  norma audit --norms layer --statistics stable,sum_of_squares --cases offset_0,offset_1e4,rand_100\n"
-      "  norma audit --convolutions\n"
-      "Each norm runs forward and backward on inputs that are known to be hard, and is compared with its definition,\n"
-      "computed in extended precision from the same numbers. A second table shows what each choice of statistics\n"
-      "costs. --convolutions compares each way to compute 3x3 convolutions with float64. The output folder gets\n"
-      "results.csv (a line per measurement), costs.csv (a line per timing), convolutions.csv (a line per error),\n"
-      "results.json (all of it, the machine, the device and the versions; what is no number is \"inf\", \"-inf\"\n"
-      "or \"nan\") and table.txt (what is printed).\n\n" +
-          describe_cases());
+  CLI::App& app = add_subcommand(program, "audit", describe_cases());
   auto state = std::make_shared<State>();
   state->audit.command = command_line;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list,
                             const std::vector<std::string>& choices, const std::string& description = "") {
     cli::add_list(app, name, "a name", list,
-                  description.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : description)
-        .type_name("LIST")
-        .default_str("all")
-        .group("What is measured")
-        .choices(choices);
+                  description.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : description,
+                  {.value = "LIST", .otherwise = "all", .heading = "What is measured", .choices = choices});
   };
   std::vector<std::string> norms = lab::judge::norm_names();
   add_list("--norm,--norms", state->audit.norms, norms, fmt::format("{}; group:G", fmt::join(norms, ", ")));
@@ -93,15 +73,13 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
   add_list("--dtype,--dtypes", state->audit.dtypes, {"float32", "float64", "bfloat16", "float16"});
   add_list("--case,--cases", state->audit.cases, lab::judge::case_names(), "kinds of input; they are listed below");
   add_switch(app, "--convolutions", state->audit.convolutions,
-             "3x3 convolutions and training steps by each implementation; no norms but those of --norms")
-      .group("What is measured");
+             "3x3 convolutions and training steps by each implementation; no norms but those of --norms",
+             {.heading = "What is measured"});
   add_switch(app, "--quick", state->audit.quick,
-             "one memory layout, smaller published cases, fewer timings, one training step")
-      .group("What is measured");
-  add_path(app, "--output", state->output, "folder for the results")
-      .type_name("FOLDER")
-      .default_str("runs/audit-<date>-<time>")
-      .group("Running");
+             "one memory layout, smaller published cases, fewer timings, one training step",
+             {.heading = "What is measured"});
+  add_path(app, "--output", state->output, "folder for the results",
+           {.value = "FOLDER", .otherwise = "runs/audit-<date>-<time>", .heading = "Running"});
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -1,8 +1,7 @@
 #include "base/error.h"
 #include "base/range.h"
 #include "cli/command.h"
-#include "cli/option.h"
-#include "cli/trained.h"
+#include "cli/options.h"
 #include "data/safetensors.h"
 #include "session/output.h"
 #include "train/checkpoint.h"
@@ -11,12 +10,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <string>
 #include <system_error>
-#include <vector>
 
 namespace norma::cli {
 
@@ -84,21 +78,15 @@ int run(const State& state) {
 }  // namespace
 
 Command add_average(CLI::App& program) {
-  CLI::App& app = add_subcommand(program, "average", "One checkpoint with the mean of the weights of several",
-                                 "Examples:\n"
-                                 "  norma average runs/mine --best 5 --output averaged.safetensors\n"
-                                 "  norma average a.safetensors b.safetensors --output averaged.safetensors\n"
-                                 "'norma eval --checkpoint averaged.safetensors' says what it is worth. Running\n"
-                                 "statistics are averaged, too: eval --recalibrate measures them anew.");
+  CLI::App& app = add_subcommand(program, "average");
   auto state = std::make_shared<State>();
   add_words(app, "CHECKPOINT", state->inputs, "checkpoints, or with --best the folder of a run");
-  add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
+  add_path(app, "--output", state->output, "the file to write", {.value = "FILE.safetensors", .required = true});
   add_value(
       app, "--best", kBest, state->best,
       "take the N with the highest test accuracy, of a run with --model-ema their averaged weights, whose accuracy it "
-      "is")
-      .type_name("N")
-      .default_str("all that are given");
+      "is",
+      {.value = "N", .otherwise = "all that are given"});
   add_weights_options(app, state->weights);
   return {&app, [state] { return run(*state); }};
 }

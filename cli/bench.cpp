@@ -3,24 +3,22 @@
 #include "cli/processes.h"
 #include "core/parallel.h"
 #include "lab/bench/benchmark.h"
-#include "lab/bench/scaling.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
-#include <memory>
 
 namespace norma::cli {
 
@@ -218,43 +216,32 @@ int run(State& state) {
 }  // namespace
 
 Command add_bench(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "bench", "How fast networks train and infer, and where the time goes",
-      "Examples:\n"
-      "  norma bench --model resnet50 --bench train -b 8 --channels-last\n"
-      "  norma bench --model resnet50 --norm batch,layer2d,group:32 --bench train --channels-last --alternate\n"
-      "  norma bench --model 'convnext_*' --bench infer --results-file speed.csv\n"
-      "  norma bench --model resnet50 --bench train --channels-last --detail\n"
-      "  norma bench --model resnet50 --channels-last -b 32 --procs 1,2,4\n"
-      "Names of options and columns are those of timm's benchmark.py. A step is timed alone: images and labels are\n"
-      "made before. Step times are medians.");
+  CLI::App& app = add_subcommand(program, "bench");
   auto state = std::make_shared<State>();
   BenchOptions& bench = state->bench;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
                             const std::vector<std::string>& choices, const std::string& description) {
-    cli::add_list(app, name, "a name", list, description)
-        .type_name("LIST")
-        .default_str(shown)
-        .group(kMeasured)
-        .choices(choices);
+    cli::add_list(app, name, "a name", list, description,
+                  {.value = "LIST", .otherwise = shown, .heading = kMeasured, .choices = choices});
   };
   add_list("-m,--model", bench.models, "resnet50", models::model_names(), "names, patterns ('resnet*') or all");
   add_list("--norm", bench.norms, "the model's own", nn::norm_names(),
            "norm specs, a row for each: batch,layer2d,group:32");
-  add_text(app, "--bench", "a name", state->mode, "train, infer (or inference), or both")
-      .type_name("MODE")
-      .default_str("both; with --procs train")
-      .group(kMeasured)
-      .choices({"train", "infer", "both"});
+  add_text(app, "--bench", "a name", state->mode, "train, infer (or inference), or both",
+           {.value = "MODE",
+            .otherwise = "both; with --procs train",
+            .heading = kMeasured,
+            .choices = {"train", "infer", "both"}});
   const auto add = [&](const std::string& name, const Range<int64_t>& range, int64_t& value,
                        const std::string& description) {
-    add_value(app, name, range, value, description).type_name("N").default_str(std::to_string(value)).group(kMeasured);
+    add_value(app, name, range, value, description,
+              {.value = "N", .otherwise = std::to_string(value), .heading = kMeasured});
   };
   add("--num-classes", train::ranges::kClasses, bench.num_classes, "outputs of the network");
   add("--num-warm-iter", train::ranges::kStepsOrNone, bench.warm_steps, "steps before timing starts");
   add("--num-bench-iter", train::ranges::kSteps, bench.steps, "steps that are timed");
   const auto flag = [&](const std::string& name, bool& value, const std::string& description) {
-    add_switch(app, name, value, description).group(kMeasured);
+    add_switch(app, name, value, description, {.heading = kMeasured});
   };
   flag("--fold", bench.fold, "inference: fold batch norms into the convolutions before them");
   flag("--detail", bench.detail, "time, bytes and floor of every op");
@@ -262,24 +249,19 @@ Command add_bench(CLI::App& program) {
   flag("--both-formats", bench.both_formats, "a row in NCHW and one in NHWC (channels_last): what NCHW costs");
   flag("--retry", bench.retry, "where memory does not suffice, try a smaller batch; each row says which");
   add_values(app, "--procs", train::ranges::kProcesses, bench.procs,
-             "numbers of processes that share each batch, a row for each: 1,2,4 (docs/parallel.md)")
-      .type_name("LIST")
-      .default_str("this one alone")
-      .group(kMeasured);
+             "numbers of processes that share each batch, a row for each: 1,2,4 (docs/parallel.md)",
+             {.value = "LIST", .otherwise = "this one alone", .heading = kMeasured});
   add_value(app, "--batch-size-per-process", train::ranges::kBatchSize, state->batch_size_per_process,
-            "with --procs: images of a batch in each process, in the place of --batch-size, which counts those of all")
-      .type_name("N")
-      .group(kMeasured);
+            "with --procs: images of a batch in each process, in the place of --batch-size, which counts those of all",
+            {.value = "N", .heading = kMeasured});
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::network, Part::shape, Part::update, Part::seed, Part::precision});
   exclude(app, "--both-formats", "--channels-last");
   exclude(app, "--batch-size-per-process", "--batch-size");
-  add_path(app, "--results-file", state->results_file, "file for the rows").type_name("FILE").group(kResults);
-  add_text(app, "--results-format", "a name", state->results_format, "csv or json")
-      .type_name("NAME")
-      .default_str("by the file's name, else csv")
-      .group(kResults)
-      .choices({"csv", "json"});
+  add_path(app, "--results-file", state->results_file, "file for the rows", {.value = "FILE", .heading = kResults});
+  add_text(
+      app, "--results-format", "a name", state->results_format, "csv or json",
+      {.value = "NAME", .otherwise = "by the file's name, else csv", .heading = kResults, .choices = {"csv", "json"}});
   state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};

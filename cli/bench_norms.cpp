@@ -3,15 +3,11 @@
 #include "cli/options.h"
 #include "lab/bench/norm_sweep.h"
 #include "nn/norm/factory.h"
-#include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
-
-#include <filesystem>
-#include <memory>
 
 namespace norma::cli {
 
@@ -67,35 +63,19 @@ int run(const State& state) {
 }  // namespace
 
 Command add_bench_norms(CLI::App& program, const std::string& command_line) {
-  CLI::App& app = add_subcommand(
-      program, "bench-norms", "How fast each norm moves its bytes, beside a copy",
-      "Examples:\n"
-      "  norma bench-norms --quick\n"
-      "  norma bench-norms --norms layer2d,group:32 --dtypes float32 --batch-sizes 64 --img-sizes 28,56\n"
-      "A norm has to read x and write y, and backward to read dy and x and write dx. Those bytes over the time it "
-      "took\n"
-      "are shown as a share of the rate of a copy of x, measured in turns with it. On a GPU its clock is read, and x "
-      "comes\n"
-      "from its memory and not from its cache. Groups that do not divide the channels are left out. The output folder "
-      "gets\n"
-      "results.csv (a line per measurement), results.json (with the machine and the device), table.txt (what is "
-      "printed),\n"
-      "share.gp (a script for gnuplot) and its plots.");
+  CLI::App& app = add_subcommand(program, "bench-norms");
   auto state = std::make_shared<State>();
   lab::bench::SweepOptions& sweep = state->sweep;
   sweep.command = command_line;
   constexpr const char* kMeasured = "What is measured";
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
                             const std::vector<std::string>& choices, const std::string& description) {
-    cli::add_list(app, name, "a name", list, description)
-        .type_name("LIST")
-        .default_str(shown)
-        .group(kMeasured)
-        .choices(choices);
+    cli::add_list(app, name, "a name", list, description,
+                  {.value = "LIST", .otherwise = shown, .heading = kMeasured, .choices = choices});
   };
   const auto add_sizes = [&](const std::string& name, const Range<int64_t>& range, std::vector<int64_t>& list,
                              const std::string& shown, const std::string& description) {
-    add_values(app, name, range, list, description).type_name("LIST").default_str(shown).group(kMeasured);
+    add_values(app, name, range, list, description, {.value = "LIST", .otherwise = shown, .heading = kMeasured});
   };
   add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", nn::norm_names(),
            "norm specs");
@@ -109,15 +89,11 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   add_sizes("--channels", train::ranges::kChannels, sweep.channels, "24 to 2048", "C of the images");
   add_sizes("--img-sizes", train::ranges::kImageSize, sweep.image_sizes, "7 to 112", "H and W of the images");
   add_value(app, "--max-mb", train::ranges::kMebibytes, state->max_megabytes,
-            "leave out images with more MiB of float32")
-      .type_name("N")
-      .default_str("64; with --quick 16")
-      .group(kMeasured);
-  add_switch(app, "--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions").group(kMeasured);
-  add_path(app, "--output", state->output, "folder for the results")
-      .type_name("FOLDER")
-      .default_str("runs/bench-norms-<date>-<time>")
-      .group("Running");
+            "leave out images with more MiB of float32",
+            {.value = "N", .otherwise = "64; with --quick 16", .heading = kMeasured});
+  add_switch(app, "--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions", {.heading = kMeasured});
+  add_path(app, "--output", state->output, "folder for the results",
+           {.value = "FOLDER", .otherwise = "runs/bench-norms-<date>-<time>", .heading = "Running"});
   state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};

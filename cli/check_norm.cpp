@@ -5,10 +5,6 @@
 #include "session/interrupt.h"
 #include "session/output.h"
 
-#include <memory>
-#include <string>
-#include <vector>
-
 namespace norma::cli {
 
 namespace {
@@ -52,25 +48,13 @@ int run(const State& state) {
 }  // namespace
 
 Command add_check_norm(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "check-norm", "Whether a norm, of Norma or your own, is right",
-      "Examples:\n"
-      "  norma check-norm --norms batch,group:8\n"
-      "  norma check-norm --norms my --plugin ./libmy_norm.so\n"
-      "  norma check-norm --norms my --like group:1 --plugin ./libmy_norm.so\n"
-      "Small inputs (N, C, H, W): sizes, memory formats, dtypes, gradients by finite differences, hidden copies, "
-      "exactness,\n"
-      "repeatability, saving; two steps in resnet18 and convnext_atto; speed beside a copy. The exit code is 1 where\n"
-      "something failed. docs/plugins.md shows how to write a norm.");
+  CLI::App& app = add_subcommand(program, "check-norm");
   auto state = std::make_shared<State>();
-  cli::add_list(app, "--norm,--norms", "a norm", state->norms, "norm specs")
-      .type_name("LIST")
-      .choices(nn::norm_names())
-      .required();
-  add_text(app, "--like", "a norm", state->like, "a norm spec: also check that the norms give the same as this one")
-      .type_name("SPEC")
-      .choices(nn::norm_names());
-  add_switch(app, "--quick", state->quick, "without networks and speed").group("Running");
+  cli::add_list(app, "--norm,--norms", "a norm", state->norms, "norm specs",
+                {.value = "LIST", .choices = nn::norm_names(), .required = true});
+  add_text(app, "--like", "a norm", state->like, "a norm spec: also check that the norms give the same as this one",
+           {.value = "SPEC", .choices = nn::norm_names()});
+  add_switch(app, "--quick", state->quick, "without networks and speed", {.heading = "Running"});
   state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};

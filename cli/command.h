@@ -58,8 +58,18 @@ Command add_completion(CLI::App& program);
 /// `program` must live until it has run.
 Command add_man(CLI::App& program);
 
+/// A file of this folder, as it stands in the program.
+struct EmbeddedText {
+  std::string_view name;  ///< without its extension
+  std::string_view text;
+};
+std::vector<EmbeddedText> help_texts();          ///< help/*.txt, by subcommand
+std::vector<EmbeddedText> completion_scripts();  ///< completion/*, by shell
+std::string_view man_end();                      ///< man.roff: the sections of the man page behind the subcommands
+std::string_view onnxruntime_program();          ///< onnxruntime.py
+
 /// The answer to a shell that completes the words after the program's name, up to the one that is being typed
-/// (completion.cpp).
+/// (help.cpp).
 std::string completed(const CLI::App& program, std::vector<std::string> words);
 
 }  // namespace norma::cli

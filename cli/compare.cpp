@@ -1,4 +1,4 @@
-#include "cli/compare.h"
+#include "cli/program.h"
 
 #include "base/error.h"
 #include "base/nearest_name.h"
@@ -6,26 +6,24 @@
 #include "base/quoting.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/plugins.h"
 #include "cli/processes.h"
+#include "cli/run_files.h"
 #include "core/parallel.h"
-#include "lab/compare/begin.h"
+#include "lab/compare/comparison.h"
+#include "lab/compare/request.h"
 #include "lab/compare/timing.h"
-#include "lab/compare/tune.h"
 #include "lab/report/table.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/agreement.h"
+#include "train/processes.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
-#include <mutex>
 #include <optional>
 
 namespace norma::cli {
@@ -51,13 +49,14 @@ void take_threads(const RunOptions& running, const lab::Comparison& comparison) 
 void take_convolutions(const RunOptions& running, const lab::Comparison& comparison) {
   const std::optional<bool> exact = comparison.environment.exact_convolutions;
   if (!exact) {
-    train::say("{} convolutions; the results do not say which they began with\n", conv2d_is_exact() ? "exact" : "fast");
+    train::say("{} convolutions; the results do not say which they began with\n",
+               conv2d_mode() == Conv2dMode::exact ? "exact" : "fast");
     return;
   }
   const char* before = *exact ? "exact" : "fast";
   check(running.conv.empty() || running.conv == before, "resume",
         "conv: the comparison was started with {}, and cannot go on with {}", before, running.conv);
-  if (exact != conv2d_is_exact()) {
+  if (exact != (conv2d_mode() == Conv2dMode::exact)) {
     train::say("{} convolutions, as at the beginning\n", before);
     set_conv2d_implementation(before, kCpu);
   }
@@ -67,7 +66,8 @@ void take_convolutions(const RunOptions& running, const lab::Comparison& compari
 /// norm that is not there.
 void take_environment(const State& state, const lab::Comparison& comparison) {
   for (const lab::Cell& cell : comparison.cells) {
-    check_norm_is_loaded("compare", cell.norm, comparison.environment.plugins, "resume", state.request.resume);
+    check_norms_are_loaded("compare", {cell.norm, lab::recipe_of(comparison.recipe, cell).qk_norm},
+                           comparison.environment.plugins, "resume", state.request.resume);
   }
   take_convolutions(state.running, comparison);
   if (const auto& before = comparison.environment.plugins;
@@ -202,24 +202,7 @@ int compare(const std::vector<NamedWords>& options, const std::string& command) 
 }
 
 Command add_compare(CLI::App& program, const std::string& command_line) {
-  CLI::App& app = add_subcommand(
-      program, "compare", "Train a grid of models, norms and more, and write a report",
-      "Examples:\n"
-      "  norma compare\n"
-      "  norma compare --quick\n"
-      "  norma compare --models resnet18 --norms batch,group:8,group/16,layer2d --seeds 0,1,2\n"
-      "  norma compare --models convnext_atto --norms 'layer2d,layer2d[eps=1e-3]' --epochs 2\n"
-      "  norma compare --study batch-size --budget 15m\n"
-      "  norma compare --models resnet18 --norms batch,group --batch-sizes 2,8,32 --precisions float32,amp_bfloat16\n"
-      "  norma compare --seeds 0,1,2 --part 2/4 --output runs/part-2\n"
-      "  norma compare --norms sync_batch,group --procs 4\n"
-      "Options that take a LIST are axes of a grid: there is a run for each combination of their values.\n"
-      "All runs see the same images in the same order. The output folder gets report.html (answer, table, charts),\n"
-      "report.md, results.csv and results.json, anew after every run. For the tax the norms of a model take turns, "
-      "step by step,\n"
-      "in rounds spread over the whole comparison. Ctrl-C keeps what is done, and --resume FOLDER does the rest, as "
-      "does\n"
-      "the same command with the same --output.");
+  CLI::App& app = add_subcommand(program, "compare");
   auto state = std::make_shared<State>();
   state->request.options.command = command_line;
   for (const train::OptionRow& row : lab::option_rows(state->request)) {

@@ -2,8 +2,7 @@
 #include "base/excerpt.h"
 #include "base/nearest_name.h"
 #include "cli/command.h"
-#include "cli/option.h"
-#include "cli/trained.h"
+#include "cli/options.h"
 #include "data/safetensors.h"
 #include "models/state_dict_names.h"
 #include "session/output.h"
@@ -13,12 +12,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace norma::cli {
 
@@ -88,26 +83,15 @@ int run(const State& state) {
 }  // namespace
 
 Command add_convert(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "convert", "Weights of a ConvNeXt, ResNet or ViT under the names of another library",
-      "Examples:\n"
-      "  norma convert convnext_tiny.safetensors --to timm --output timm.safetensors\n"
-      "  norma convert resnet50-0676ba61.pth --to huggingface --output resnet50.safetensors\n"
-      "  norma convert runs/convnext/last.safetensors --to facebook --output facebook.safetensors\n"
-      "Norma's own names are timm's for ConvNeXt and ViT, and torchvision's, which are also timm's, for ResNet. What\n"
-      "stands before all names, such as module., is taken off.");
+  CLI::App& app = add_subcommand(program, "convert");
   auto state = std::make_shared<State>();
   add_words(app, "FILE", state->inputs, "weights (safetensors, or .pth of PyTorch), or a checkpoint");
-  add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm, facebook or huggingface")
-      .type_name("NAME")
-      .default_str("the library that has them")
-      .choices(models::dialect_names());
-  add_text(app, "--to", "a name", state->to, "whose names they get")
-      .type_name("NAME")
-      .choices(models::dialect_names())
-      .required();
+  add_text(app, "--from", "a name", state->from, "whose names they have: torchvision, timm, facebook or huggingface",
+           {.value = "NAME", .otherwise = "the library that has them", .choices = models::dialect_names()});
+  add_text(app, "--to", "a name", state->to, "whose names they get",
+           {.value = "NAME", .choices = models::dialect_names(), .required = true});
   add_weights_options(app, state->weights);
-  add_path(app, "--output", state->output, "the file to write").type_name("FILE.safetensors").required();
+  add_path(app, "--output", state->output, "the file to write", {.value = "FILE.safetensors", .required = true});
   return {&app, [state] { return run(*state); }};
 }
 

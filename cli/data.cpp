@@ -3,23 +3,20 @@
 #include "cli/options.h"
 #include "core/factory.h"
 #include "data/image_file.h"
-#include "data/image_tensor.h"
 #include "data/survey.h"
+#include "data/transform.h"
 #include "ops/shape/view.h"
 #include "session/output.h"
-#include "train/augmentation.h"
-#include "train/dataset_notes.h"
-#include "train/ranges.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/recipe.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <memory>
 #include <optional>
-#include <utility>
-#include <vector>
 
 namespace norma::cli {
 
@@ -155,19 +152,13 @@ int run(const State& state) {
 }  // namespace
 
 Command add_data(CLI::App& program) {
-  CLI::App& app = add_subcommand(program, "data",
-                                 "What a dataset holds, and a picture of its training images as a network gets them",
-                                 "Examples:\n"
-                                 "  norma data --dataset shapes\n"
-                                 "  norma data --aa rand-m9-mstd0.5-inc1 --reprob 0.25 --show sheet.png");
+  CLI::App& app = add_subcommand(program, "data");
   auto state = std::make_shared<State>();
-  add_path(app, "--show", state->show, "write a PNG: the first training images of an epoch, augmented and mixed")
-      .type_name("FILE")
-      .default_str("none");
-  add_value(app, "--count", kCount, state->count, "images in it").type_name("N").default_str("64");
-  add_value(app, "--epoch", {0, train::ranges::kEpochs.high - 1}, state->epoch, "of this epoch, from 0")
-      .type_name("N")
-      .default_str("0");
+  add_path(app, "--show", state->show, "write a PNG: the first training images of an epoch, augmented and mixed",
+           {.value = "FILE", .otherwise = "none"});
+  add_value(app, "--count", kCount, state->count, "images in it", {.value = "N", .otherwise = "64"});
+  add_value(app, "--epoch", {0, train::ranges::kEpochs.high - 1}, state->epoch, "of this epoch, from 0",
+            {.value = "N", .otherwise = "0"});
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::data, Part::shape, Part::augmentation, Part::seed});
   return {&app, [state] { return run(*state); }};

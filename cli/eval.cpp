@@ -2,8 +2,7 @@
 #include "base/excerpt.h"
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/plugins.h"
-#include "cli/trained.h"
+#include "cli/run_files.h"
 #include "core/copy.h"
 #include "core/parallel.h"
 #include "data/safetensors.h"
@@ -18,12 +17,9 @@
 #include "session/run_folder.h"
 #include "session/trainer.h"
 #include "train/checkpoint.h"
-#include "train/convert_norm.h"
-#include "train/dataset_notes.h"
 #include "train/evaluate.h"
 #include "train/freeze.h"
-#include "train/ranges.h"
-#include "train/recalibrate.h"
+#include "train/recipe_option.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
@@ -32,13 +28,8 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <map>
-#include <memory>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace norma::cli {
 
@@ -80,8 +71,8 @@ void warn_of_skipped(const data::Dataset& dataset) {
 }
 
 /// Makes the network by the checkpoint's weights, with other norms if --convert-norm is given. In full precision.
-std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe& recipe,
-                                         const std::filesystem::path& file, int64_t classes) {
+std::shared_ptr<nn::Module> load_network(const State& state, train::Recipe& recipe, const std::filesystem::path& file,
+                                         int64_t classes) {
   if (!state.convert_norm.given()) {
     return train::load_network("eval", recipe, state.num_classes.value_or(classes), file, state.weights,
                                [&](const std::string& line) { tell(state, line); });
@@ -104,9 +95,8 @@ std::shared_ptr<nn::Module> load_network(const State& state, const train::Recipe
   return network.model;
 }
 
-/// The network to evaluate, not yet in its precision.
-std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe& recipe,
-                                         const std::filesystem::path& file,
+/// The network to evaluate, not yet in its precision. The recipe gets what the file says of it.
+std::shared_ptr<nn::Module> make_network(const State& state, train::Recipe& recipe, const std::filesystem::path& file,
                                          const std::shared_ptr<const data::Dataset>& dataset) {
   const int workers = static_cast<int>(state.running.workers);
   // Running statistics and folded weights are computed in float32; the result is converted afterwards.
@@ -124,6 +114,9 @@ std::shared_ptr<nn::Module> make_network(const State& state, const train::Recipe
     std::map<std::string, std::string> metadata{{"model", recipe.model}};
     if (recipe.norm_policy.empty()) {
       metadata["norm"] = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+    }
+    if (!recipe.qk_norm.empty()) {
+      metadata["qk_norm"] = recipe.qk_norm;
     }
     data::save_safetensors(state.output, model->state_dict(), metadata);
     tell(state, fmt::format("weights are written to {}", state.output));
@@ -229,10 +222,8 @@ int run(const State& state) {
   const bool whole_run = train::is_folder("eval", given);
   const std::filesystem::path file = checkpoint_file("eval", given);
   const Trained trained = trained_in(file, "eval", state.recipe, state.model.given());
-  const train::Recipe recipe = recipe_for(trained, state.recipe);
-  if (recipe.norm == trained.recipe.norm) {
-    check_norm_is_loaded("eval", recipe.norm, trained.plugins, "checkpoint", given);
-  }
+  train::Recipe recipe = recipe_for(trained, state.recipe);
+  check_norms_are_loaded("eval", kept_norms(trained, recipe), trained.plugins, "checkpoint", given);
   if (!state.convert_norm.given()) {
     warn_of_other_norm("eval", trained, recipe);
   }
@@ -284,36 +275,25 @@ int run(const State& state) {
 }  // namespace
 
 Command add_eval(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "eval", "Accuracy of a checkpoint on the test images",
-      "Examples:\n"
-      "  norma eval --checkpoint runs/mine\n"
-      "  norma eval --checkpoint weights.safetensors --model resnet18 --norm group:8\n"
-      "  norma eval --checkpoint runs/mine --recalibrate 100 --fold\n"
-      "  norma eval --checkpoint runs/mine --norm group:32 --convert-norm calibrate --output group.safetensors\n"
-      "  norma eval --checkpoint runs/mine/model_best.safetensors --confusion-matrix confusion.csv --json -\n"
-      "A checkpoint of 'norma train' knows its network and data; a file of weights alone needs --model.");
+  CLI::App& app = add_subcommand(program, "eval");
   auto state = std::make_shared<State>();
-  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one")
-      .type_name("PATH")
-      .required();
+  add_path(app, "--checkpoint", state->checkpoint, "the file, or the folder of a run for its newest one",
+           {.value = "PATH", .required = true});
   add_value(app, "--recalibrate", train::ranges::kStepsOrNone, state->recalibrate,
-            "first replace the running statistics of batch norms by their average over N training batches")
-      .type_name("N")
-      .default_str("0: keep those of the checkpoint");
+            "first replace the running statistics of batch norms by their average over N training batches",
+            {.value = "N", .otherwise = "0: keep those of the checkpoint"});
   add_switch(app, "--fold", state->fold, "first fold batch norms into the convolutions before them");
   add_weights_options(app, state->weights);
   add_value(app, "--num-classes", train::ranges::kClasses, state->num_classes,
-            "classes of a file of weights alone, of which the images have the first")
-      .type_name("K")
-      .default_str("as many as the images have");
+            "classes of a file of weights alone, of which the images have the first",
+            {.value = "K", .otherwise = "as many as the images have"});
   add_path(app, "--confusion-matrix", state->confusion_matrix,
-           "write a table of answers: a row for each class of the images, a column for each answer")
-      .type_name("FILE.csv");
-  add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output")
-      .type_name("FILE.json");
-  add_path(app, "--output", state->output, "write the weights, with other norms or statistics, before --fold")
-      .type_name("FILE.safetensors");
+           "write a table of answers: a row for each class of the images, a column for each answer",
+           {.value = "FILE.csv"});
+  add_path(app, "--json", state->json, "write loss, accuracies and settings; -: to the standard output",
+           {.value = "FILE.json"});
+  add_path(app, "--output", state->output, "write the weights, with other norms or statistics, before --fold",
+           {.value = "FILE.safetensors"});
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});

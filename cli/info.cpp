@@ -75,9 +75,7 @@ int print_info() {
 }  // namespace
 
 Command add_info(CLI::App& program) {
-  return {&add_subcommand(program, "info",
-                          "Version, devices, libraries, instruction sets, and the known models, norms and datasets"),
-          print_info};
+  return {&add_subcommand(program, "info"), print_info};
 }
 
 }  // namespace norma::cli

@@ -1,11 +1,16 @@
 #include "cli/option.h"
 
 #include "base/error.h"
+#include "base/nearest_name.h"
+#include "cli/command.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace norma::cli {
@@ -35,37 +40,28 @@ std::string shown_plural(const std::string& names) {
   return names.substr(names.rfind("--"));
 }
 
-Option with_value(CLI::App& app, CLI::Option* option, const std::string& expected) {
+Option with_text(CLI::App& app, CLI::Option* option, const OptionText& text) {
+  if (!text.value.empty()) {
+    option->type_name(text.value);
+  }
+  if (!text.heading.empty()) {
+    option->group(text.heading);
+  }
+  option->default_str(text.otherwise)->required(text.required);
+  facts()[option].choices = text.choices;
+  return {app, option};
+}
+
+Option with_value(CLI::App& app, CLI::Option* option, const std::string& expected, const OptionText& text) {
   facts()[option].expected = expected;
   // Else CLI11 would drop values, or complain in its own words, before we see them.
-  return {app, option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)};
+  return with_text(app, option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll), text);
 }
 
 }  // namespace
 
-Option& Option::type_name(const std::string& name) {
-  option_->type_name(name);
-  return *this;
-}
-
-Option& Option::default_str(const std::string& text) {
-  option_->default_str(text);
-  return *this;
-}
-
-Option& Option::group(const std::string& heading) {
-  option_->group(heading);
-  return *this;
-}
-
-Option& Option::choices(std::vector<std::string> names) {
-  facts()[option_].choices = std::move(names);
-  return *this;
-}
-
-Option& Option::required() {
+void Option::require() {
   option_->required();
-  return *this;
 }
 
 bool Option::given() const {
@@ -76,11 +72,18 @@ bool Option::typed() const {
   return std::ranges::find(app_->parse_order(), option_) != app_->parse_order().end();
 }
 
-CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& description,
-                         const std::string& footer) {
-  CLI::App* app = program.add_subcommand(name, description);
-  app->footer(footer);
-  return *app;
+void describe(CLI::App& app, const std::string& name, const std::string& more) {
+  const std::vector<EmbeddedText> texts = help_texts();
+  const std::string text(std::ranges::find(texts, name, &EmbeddedText::name)->text);
+  const size_t end = text.find('\n');
+  app.description(text.substr(0, end));
+  app.footer(end + 1 < text.size() ? text.substr(end + 1, text.size() - end - 2) + more : more);
+}
+
+CLI::App& add_subcommand(CLI::App& program, const std::string& name, const std::string& more) {
+  CLI::App& app = *program.add_subcommand(name);
+  describe(app, name, more);
+  return app;
 }
 
 const std::string& command_name(const CLI::App& app) {
@@ -105,32 +108,32 @@ std::vector<std::string> split_list(const std::string& text) {
   return items;
 }
 
-Option add_item(CLI::App& app, const std::string& names, const std::string& expected,
-                std::function<bool(const std::string&)> take, const std::string& description) {
+Option add_item(CLI::App& app, const std::string& names, const std::string& expected, TakeWord take,
+                const std::string& description, const OptionText& text) {
   const std::string name = shown_name(names);
   const auto callback = [&app, name, expected, take = std::move(take)](const CLI::results_t& given) {
     check(given.size() == 1, app.get_name(), "{}: expected once, got {} times", name, given.size());
     check(take(given.front()), app.get_name(), "{}: expected {}, got {}", name, expected, shown(given.front()));
     return true;
   };
-  return with_value(app, app.add_option(names, callback, description), expected);
+  return with_value(app, app.add_option(names, callback, description), expected, text);
 }
 
 Option add_items(CLI::App& app, const std::string& names, const std::string& expected, std::function<void()> begin,
-                 std::function<bool(const std::string&)> take, const std::string& description) {
+                 TakeWord take, const std::string& description, const OptionText& text) {
   const std::string name = shown_plural(names);
   const auto callback = [&app, name, expected, begin = std::move(begin),
                          take = std::move(take)](const CLI::results_t& given) {
     begin();
-    for (const std::string& text : given) {
-      for (const std::string& item : split_list(text)) {
+    for (const std::string& words : given) {
+      for (const std::string& item : split_list(words)) {
         check(take(item), app.get_name(), "{}: expected {}, got {}", name, expected, shown(item));
       }
     }
     return true;
   };
   CLI::Option* option = app.add_option(names, callback, description);
-  const Option added = with_value(app, option, expected);
+  const Option added = with_value(app, option, expected, text);
   option->expected(CLI::detail::expected_max_vector_size);
   return added;
 }
@@ -141,78 +144,55 @@ Option add(CLI::App& app, const train::OptionRow& row) {
     names += (names.empty() ? "" : ",") + std::string(name.size() == 1 ? "-" : "--") + name;
   }
   names += row.has_opposite ? ",!--no-" + row.names.back() : "";
-  const auto begin = [begin = row.begin] {
-    if (begin) {
-      begin();
-    }
-  };
+  const auto begin = row.begin ? row.begin : [] {};
   const auto begin_and_take = [begin, take = row.take](const std::string& word) {
     begin();
     return take(word);
   };
-  Option added = row.is_switch() ? add_switch(
-                                       app, names, [=](bool on) { begin_and_take(on ? "true" : "false"); }, row.help)
-                 : row.is_list ? add_items(app, names, row.expected, begin, row.take, row.help)
-                               : add_item(app, names, row.expected, begin_and_take, row.help);
-  if (!row.is_switch()) {
-    added.type_name(row.value_name).default_str(row.otherwise);
+  if (row.is_switch()) {
+    return add_switch(app, names, begin_and_take, row.help, {.heading = row.heading, .choices = row.choices});
   }
-  return added.group(row.heading).choices(row.choices);
+  const OptionText text{row.value_name, row.otherwise, row.heading, row.choices};
+  return row.is_list ? add_items(app, names, row.expected, begin, row.take, row.help, text)
+                     : add_item(app, names, row.expected, begin_and_take, row.help, text);
 }
 
-Option add_config(CLI::App& app) {
+Option add_config(CLI::App& app, const OptionText& text) {
   const auto take = [](const std::string& file) { return !file.empty(); };  // run_command() has read it
   return add_item(app, kConfigOption, "a path", take,
-                  "options from a file of lines batch-size = 128; those on the command line come first");
-}
-
-Option add_list(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
-                const std::string& description) {
-  const auto take = [&items](const std::string& item) { return train::into(items.emplace_back())(item); };
-  return add_items(
-      app, names, what, [&items] { items.clear(); }, take, description);
+                  "options from a file of lines batch-size = 128; those on the command line come first", text);
 }
 
 Option add_repeated(CLI::App& app, const std::string& names, const std::string& what, std::vector<std::string>& items,
-                    const std::string& description) {
+                    const std::string& description, const OptionText& text) {
   const std::string name = shown_plural(names);
   const auto callback = [&app, &items, name, what](const CLI::results_t& given) {
-    for (const std::string& text : given) {
-      check(!text.empty(), app.get_name(), "{}: expected {}, got {}", name, what, shown(text));
+    for (const std::string& word : given) {
+      check(!word.empty(), app.get_name(), "{}: expected {}, got {}", name, what, shown(word));
     }
     items = given;
     return true;
   };
   CLI::Option* option = app.add_option(names, callback, description);
-  const Option added = with_value(app, option, what);
+  const Option added = with_value(app, option, what, text);
   option->expected(CLI::detail::expected_max_vector_size)->allow_extra_args(false);
   return added;
 }
 
-Option add_values(CLI::App& app, const std::string& names, const Range<int64_t>& range, std::vector<int64_t>& items,
-                  const std::string& description) {
-  const auto take = [range, &items](const std::string& item) { return train::into(items.emplace_back(), range)(item); };
-  return add_items(
-      app, names, to_string(range), [&items] { items.clear(); }, take, description);
-}
-
 Option add_words(CLI::App& app, const std::string& name, std::vector<std::string>& items,
-                 const std::string& description) {
+                 const std::string& description, const OptionText& text) {
   CLI::Option* option = app.add_option(name, items, description);
-  const Option added = with_value(app, option, name);
+  const Option added = with_value(app, option, name, text);
   option->expected(0, CLI::detail::expected_max_vector_size)->type_name(name + " …");
   return added;
 }
 
-Option add_switch(CLI::App& app, const std::string& names, std::function<void(bool)> take,
-                  const std::string& description) {
-  const std::function<void(int64_t)> count = [take = std::move(take)](int64_t given) { take(given > 0); };
-  return {app, app.add_flag_function(names, count, description)};
-}
-
-Option add_switch(CLI::App& app, const std::string& names, bool& value, const std::string& description) {
-  return add_switch(
-      app, names, [&value](bool on) { value = on; }, description);
+Option add_switch(CLI::App& app, const std::string& names, TakeWord take, const std::string& description,
+                  const OptionText& text) {
+  const std::function<void(int64_t)> count = [take = std::move(take)](int64_t given) {
+    take(given > 0 ? "true" : "false");
+  };
+  return with_text(app, app.add_flag_function(names, count, description), text);
 }
 
 void exclude(CLI::App& app, const std::string& one, const std::string& other) {
@@ -233,6 +213,139 @@ const std::vector<std::string>& choices_of(const CLI::Option& option) {
 
 void forget_options() {
   facts().clear();
+}
+
+namespace {
+
+/// The option of that name, "--seed" or "-b"; nullptr if there is none.
+const CLI::Option* find(const CLI::App& app, const std::string& name) {
+  return name.size() > 1 && name[0] == '-' ? app.get_option_no_throw(name) : nullptr;
+}
+
+bool is_switch(const CLI::Option& option) {
+  return option.get_items_expected_max() == 0;
+}
+
+/// The options that the words or an earlier file have, and the options that these exclude.
+std::set<const CLI::Option*> decided(const CLI::App& app, const std::vector<std::string>& words) {
+  std::set<const CLI::Option*> given;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() > 0) {
+      given.insert(option);
+    }
+  }
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (const CLI::Option* option = find(app, words[i].substr(0, words[i].find('=')))) {
+      given.insert(option);
+      i += !is_switch(*option) && words[i].find('=') == std::string::npos ? 1 : 0;  // its value
+    }
+  }
+  std::set<const CLI::Option*> all = given;
+  for (const CLI::Option* option : given) {
+    const std::set<CLI::Option*> others = option->get_excludes();
+    all.insert(others.begin(), others.end());
+  }
+  return all;
+}
+
+void give_line(CLI::Option& option, std::string_view op, const ConfigLine& line) {
+  if (is_switch(option)) {
+    check(line.on_or_off, op, "{}: {}: expected true or false, got {}", line.place, line.name, shown(line.value()));
+    option.add_result(option.get_flag_value(line.name, line.value()));
+    return;
+  }
+  check(!line.on_or_off, op, "{}: {}: expected {}, got {}", line.place, line.name, expected_of(option), line.value());
+  for (const std::string& item : option.get_items_expected_max() > 1 ? line.items : std::vector{line.value()}) {
+    option.add_result(item);
+  }
+}
+
+}  // namespace
+
+std::string ConfigLine::value() const {
+  return fmt::format("{}", fmt::join(items, ","));
+}
+
+std::string shown(const std::string& text) {
+  constexpr size_t kLongest = 100;
+  if (text.empty()) {
+    return "an empty text";
+  }
+  std::string line = text.size() > kLongest ? text.substr(0, kLongest) + "…" : text;
+  std::replace_if(
+      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  return line;
+}
+
+std::vector<std::string> values_in(const std::vector<std::string>& words, const std::string& name) {
+  std::vector<std::string> values;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i].starts_with(name + "=")) {
+      values.push_back(words[i].substr(name.size() + 1));
+    } else if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("-")) {
+      values.push_back(words[++i]);
+    }
+  }
+  return values;
+}
+
+std::string value_in(const std::vector<std::string>& words, const std::string& name) {
+  const std::vector<std::string> values = values_in(words, name);
+  return values.empty() ? "" : values.front();
+}
+
+void give_lines(CLI::App& app, const std::vector<std::string>& words, const std::vector<ConfigLine>& lines) {
+  std::vector<std::string> known;
+  for (const CLI::Option* option : app.get_options()) {
+    known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
+  }
+  const std::set<const CLI::Option*> given = decided(app, words);
+  for (const ConfigLine& line : lines) {
+    check(std::ranges::find(known, line.name) != known.end(), app.get_name(), "{}: {}", line.place,
+          unknown_name("option", line.name, known));
+    for (const char* own : {"config", "help", "resume"}) {  // a file that names the next one might never end
+      check(line.name != own, app.get_name(), "{}: {}: expected on the command line, got it in a file", line.place,
+            own);
+    }
+    CLI::Option& option = *app.get_option("--" + line.name);
+    if (!given.contains(&option)) {
+      give_line(option, app.get_name(), line);
+    }
+  }
+}
+
+std::vector<std::string> checked_words(const CLI::App& app, const std::vector<std::string>& words) {
+  std::vector<std::string> checked;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const size_t equals = words[i].find('=');
+    const std::string name = words[i].substr(0, equals);
+    const CLI::Option* option = find(app, name);
+    if (option == nullptr || is_switch(*option)) {
+      const std::string value = equals == std::string::npos ? "true" : words[i].substr(equals + 1);
+      check(option == nullptr || value == "true" || value == "false", app.get_name(), "{}: expected no value, got {}",
+            name, shown(value));
+      checked.push_back(words[i]);
+      continue;
+    }
+    if (equals + 1 == words[i].size()) {
+      checked.insert(checked.end(), {name, ""});
+      continue;
+    }
+    checked.push_back(words[i]);
+    if (equals == std::string::npos) {
+      check(i + 1 < words.size() && find(app, words[i + 1]) == nullptr, app.get_name(), "{}: expected {}, got nothing",
+            name, expected_of(*option));
+      checked.push_back(words[++i]);
+    }
+  }
+  return checked;
+}
+
+void check_given(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    check(!is_switch(*option) || option->count() <= 1, app.get_name(), "{}: expected once, got {} times",
+          option->get_name(), option->count());
+  }
 }
 
 }  // namespace norma::cli

@@ -4,26 +4,26 @@
 #include "base/nearest_name.h"
 #include "base/toml_lines.h"
 #include "cli/command.h"
-#include "cli/option.h"
-#include "cli/plugins.h"
+#include "cli/run_files.h"
 #include "core/parallel.h"
 #include "lab/telemetry/dynamics_parts.h"
+#include "models/registry.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "train/ranges.h"
-#include "train/step_graph.h"
+#include "session/run_folder.h"
+#include "train/checkpoint.h"
+#include "train/loop.h"
+#include "train/recipe_option.h"
+#include "train/training_state.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <mutex>
 #include <system_error>
 #include <thread>
-#include <utility>
 
 namespace norma::cli {
 
@@ -33,6 +33,16 @@ constexpr const char* kRunning = "Running";
 
 std::vector<std::string> device_choices() {
   return {"cpu", "cuda", "cuda-emulated"};
+}
+
+/// True iff a file is a checkpoint of a run with this network, under any of its names; it then has the network's other
+/// settings, too.
+bool is_run_of(std::string_view op, const std::string& model, const std::filesystem::path& file) {
+  if (!train::path_exists(op, file) || !train::is_checkpoint(file)) {
+    return false;
+  }
+  const train::Checkpoint head = train::load_checkpoint_metadata(file);
+  return models::network_of(head.model_name) == models::network_of(model) && head.options.contains(train::kRecipeKey);
 }
 
 }  // namespace
@@ -80,6 +90,7 @@ std::vector<std::string> RecipeOptions::typed() const {
 }
 
 train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
+  const std::string model = recipe.model;
   const std::string dataset = recipe.dataset;
   const std::string folder = std::exchange(recipe.data_dir, "");
   for (const auto& [option, value] : *given_) {
@@ -87,6 +98,10 @@ train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
   }
   if (recipe.data_dir.empty() && recipe.dataset == dataset) {
     recipe.data_dir = folder;  // another dataset does not lie in the old one's folder
+  }
+  if (recipe.model != model &&
+      std::ranges::none_of(*given_, [](const auto& one) { return one.first->name == "img-size"; })) {
+    recipe.image_size = models::image_size_in(recipe.model).value_or(recipe.image_size);
   }
   return recipe;
 }
@@ -205,9 +220,8 @@ void RunOptions::add(CLI::App& app) {
 
 void RunOptions::add_plugin(CLI::App& app) {
   add_repeated(app, "--plugin", "the name of a file", plugins,
-               "a shared library with norms of your own (docs/plugins.md); may be given several times")
-      .type_name("FILE")
-      .group("Network");
+               "a shared library with norms of your own (docs/plugins.md); may be given several times",
+               {.value = "FILE", .heading = "Network"});
 }
 
 std::string RunOptions::plugin_words() {
@@ -276,6 +290,73 @@ std::string new_run_folder(const std::string& kind) {
     folder = fmt::format("{}-{}", base, i);
   }
   return folder;
+}
+
+void add_weights_options(CLI::App& app, train::WeightsOptions& options) {
+  add_switch(app, "--use-ema", options.use_ema, "the averaged weights in the file, as of 'norma train --model-ema'");
+  add_text(app, "--weights-prefix", "a text", options.prefix,
+           "a part of what stands before the weights' names in a file of several networks: encoder_q",
+           {.value = "TEXT"});
+}
+
+train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options) {
+  train::Recipe recipe = options.applied_to(trained.recipe);
+  if (trained.of_run && recipe.model == models::network_of(trained.recipe.model)) {
+    recipe.model = trained.recipe.model;
+  }
+  if (const std::vector<std::string> typed = options.typed();
+      trained.of_run && std::ranges::find(typed, "img-size") == typed.end()) {
+    recipe.image_size = trained.recipe.image_size;  // whatever the name says
+  }
+  return recipe;
+}
+
+std::vector<std::string> kept_norms(const Trained& trained, const train::Recipe& recipe) {
+  const auto kept = [](const std::string& norm, const std::string& of_run) { return norm == of_run ? norm : ""; };
+  return {kept(recipe.norm, trained.recipe.norm), kept(recipe.qk_norm, trained.recipe.qk_norm)};
+}
+
+void warn_of_other_norm(std::string_view op, const Trained& trained, const train::Recipe& recipe) {
+  const auto norm_of = [&](const train::Recipe& of) {
+    return of.norm.empty() ? models::own_norm(recipe.model) : of.norm;
+  };
+  const std::string before = norm_of(trained.recipe);
+  const std::string now = norm_of(recipe);
+  if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
+    train::warn(op, "the weights were trained with norm {}, and {} takes them as they are: the network is another one",
+                before, now);
+  }
+  const std::string& qk_before = trained.recipe.qk_norm;
+  if (trained.of_run && !qk_before.empty() && !recipe.qk_norm.empty() &&
+      models::complete_norm(recipe.model, qk_before) != models::complete_norm(recipe.model, recipe.qk_norm)) {
+    train::warn(op,
+                "the weights were trained with qk-norm {}, and {} takes them as they are: the network is another one",
+                qk_before, recipe.qk_norm);
+  }
+}
+
+std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given) {
+  if (!train::is_folder(op, given)) {
+    return given;
+  }
+  std::vector<std::string> warnings;
+  std::filesystem::path newest = train::newest_checkpoint(given, warnings);
+  for (const std::string& text : warnings) {
+    train::warn(op, "{}", text);
+  }
+  return newest;
+}
+
+Trained trained_in(const std::filesystem::path& file, std::string_view op, const RecipeOptions& options,
+                   bool names_model) {
+  if (names_model && !is_run_of(op, options.applied_to(options.defaults()).model, file)) {
+    return {.recipe = options.defaults(), .class_names = {}, .of_run = false};
+  }
+  const train::Checkpoint checkpoint = train::load_checkpoint(file);
+  return {.recipe = train::recipe_of(checkpoint),
+          .class_names = train::class_names_of(checkpoint),
+          .plugins = plugins_of(checkpoint, file),
+          .normalization = train::normalization_of(checkpoint)};
 }
 
 }  // namespace norma::cli

@@ -1,16 +1,15 @@
 #pragma once
 
 #include "cli/option.h"
+#include "nn/plugin.h"
 #include "session/run_folder.h"
+#include "train/checkpoint.h"
 #include "train/recipe_option.h"
 
-#include <cstdint>
+#include <filesystem>
 #include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <variant>
-#include <vector>
 
 namespace norma::cli {
 
@@ -29,7 +28,8 @@ class RecipeOptions {
   [[nodiscard]] const train::Recipe& defaults() const { return defaults_; }
   /// The names of the options that the command line itself gives a value; switches are not among them.
   [[nodiscard]] std::vector<std::string> typed() const;
-  /// `recipe` with the values of the command line.
+  /// `recipe` with the values of the command line. Where these name another network by timm's name of a ViT, and no
+  /// size of images, that in the name is taken, too.
   [[nodiscard]] train::Recipe applied_to(train::Recipe recipe) const;
 
  private:
@@ -133,5 +133,36 @@ int interrupted_code();
 
 /// The folder of a new run, "runs/train-20261121-140307", with a number at its end if that is taken.
 std::string new_run_folder(const std::string& kind);
+
+/// A checkpoint's record of its run.
+struct Trained {
+  train::Recipe recipe;
+  std::vector<std::string> class_names;
+  std::vector<nn::PluginRecord> plugins = {};
+  std::string normalization = {};  ///< as train::normalization_text(); "": unknown
+  bool of_run = true;              ///< false: a file of weights alone
+};
+
+/// The recipe with what the command line says. A network's own name, as vit_tiny, leaves timm's name of it in the
+/// record, which says a size of patches.
+train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options);
+/// The norms that such a recipe has from the run, its own and that of queries and keys; "" for another one, which is
+/// the user's, who may have mistyped it.
+std::vector<std::string> kept_norms(const Trained& trained, const train::Recipe& recipe);
+
+/// Warns of a network with another norm, or norm of queries and keys, than that of the run whose weights it
+/// gets.
+void warn_of_other_norm(std::string_view op, const Trained& trained, const train::Recipe& recipe);
+
+/// Adds --use-ema and --weights-prefix, which say what of a file the weights are.
+void add_weights_options(CLI::App& app, train::WeightsOptions& options);
+
+/// The file that `given` names, or the newest checkpoint of a run where it is a folder. Warns of half-written ones.
+std::filesystem::path checkpoint_file(std::string_view op, const std::filesystem::path& given);
+
+/// The record of a checkpoint; the defaults of `options` for a file of weights alone. That one says nothing of its
+/// network, so `names_model` must be true: the command line has --model. Throws Error otherwise.
+Trained trained_in(const std::filesystem::path& file, std::string_view op, const RecipeOptions& options,
+                   bool names_model);
 
 }  // namespace norma::cli

@@ -1,6 +1,7 @@
 #include "cli/processes.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/parse_number.h"
 #include "cli/command.h"
 #include "core/parallel.h"
@@ -24,8 +25,6 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <string>
-#include <vector>
 
 namespace norma::cli {
 
@@ -142,28 +141,12 @@ class MpirunErrors {
 /// The words of this process's own command line, and the program's file.
 std::vector<std::string> own_words() {
   std::ifstream in("/proc/self/cmdline", std::ios::binary);
-  std::string all((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
   std::vector<std::string> words;
-  for (size_t first = 0; first < all.size();) {
-    const size_t end = std::min(all.find('\0', first), all.size());
-    words.push_back(all.substr(first, end - first));
-    first = end + 1;
+  for (std::string word; std::getline(in, word, '\0');) {
+    words.push_back(word);
   }
   words.at(0) = std::filesystem::read_symlink("/proc/self/exe").string();
   return words;
-}
-
-bool is_in_path(const std::string& program) {
-  const char* const path = std::getenv("PATH");
-  std::string folders = path == nullptr ? "" : path;
-  for (size_t first = 0; first <= folders.size();) {
-    const size_t end = std::min(folders.find(':', first), folders.size());
-    if (::access((folders.substr(first, end - first) + "/" + program).c_str(), X_OK) == 0) {
-      return true;
-    }
-    first = end + 1;
-  }
-  return false;
 }
 
 /// Prints the errors that end this group: what all say once, anything else by each of them.
@@ -177,6 +160,12 @@ void report_end(const std::vector<std::string>& texts, int rank) {
 }
 
 }  // namespace
+
+std::vector<char*> arguments_of(std::vector<std::string>& words) {
+  std::vector<char*> arguments = mapped(words, [](std::string& word) { return word.data(); });
+  arguments.push_back(nullptr);
+  return arguments;
+}
 
 int64_t started_processes() {
   const std::optional<Started> started = started_by();
@@ -194,7 +183,8 @@ int start_processes(std::string_view command, int64_t processes) {
   check(processes <= kMostOfProcessor * online, command,
         "procs: expected at most {}, {} for each of the {} processors here, got {}", kMostOfProcessor * online,
         kMostOfProcessor, online, processes);
-  check(is_in_path("mpirun"), command,
+  ::signal(SIGCHLD, SIG_DFL);  // where a parent ignored it, system() and waitpid() would know nothing of a child
+  check(std::system("command -v mpirun > /dev/null") == 0, command,
         "procs: expected mpirun, which starts {} processes, got none in PATH; install openmpi-bin", processes);
   std::vector<std::string> words{"mpirun", "-n", std::to_string(processes), "--bind-to", "none", "--oversubscribe"};
   if (::geteuid() == 0) {
@@ -203,11 +193,7 @@ int start_processes(std::string_view command, int64_t processes) {
   for (std::string& word : own_words()) {
     words.push_back(std::move(word));
   }
-  std::vector<char*> arguments;
-  for (std::string& word : words) {
-    arguments.push_back(word.data());
-  }
-  arguments.push_back(nullptr);
+  const std::vector<char*> arguments = arguments_of(words);
 
   struct sigaction action {};
   action.sa_handler = pass_on;
@@ -220,7 +206,6 @@ int start_processes(std::string_view command, int64_t processes) {
   const pid_t self = ::getpid();
   int errors[2];
   check(::pipe2(errors, O_CLOEXEC) == 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
-  ::signal(SIGCHLD, SIG_DFL);  // where a parent ignored it, waitpid() would know nothing of the child
   const pid_t child = ::fork();
   check(child >= 0, command, "procs: cannot start mpirun: {}", std::strerror(errno));
   if (child == 0) {

@@ -5,9 +5,14 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 namespace norma::cli {
+
+/// The words for execvp(), which must outlive them.
+std::vector<char*> arguments_of(std::vector<std::string>& words);
 
 /// The number of processes that mpirun (or srun) has started, of which this is one; 0 if neither did.
 int64_t started_processes();

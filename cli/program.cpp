@@ -1,12 +1,12 @@
 #include "cli/program.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/quoting.h"
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/option.h"
-#include "cli/plugins.h"
 #include "cli/run_files.h"
 #include "core/simd/target.h"
 #include "core/version.h"
@@ -22,14 +22,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
 #include <memory>
-#include <mutex>
 #include <new>
 #include <sstream>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace norma::cli {
 
@@ -60,11 +55,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 }
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* subcommand : app.get_subcommands({})) {
-    names.push_back(subcommand->get_name());
-  }
-  return names;
+  return mapped(app.get_subcommands({}), &CLI::App::get_name);
 }
 
 /// The words of the command line, the last one first, as CLI11 takes them. A subcommand's words are checked, and its
@@ -134,17 +125,8 @@ std::unique_lock<std::mutex> be_the_only_command(std::string_view name) {
 int run_command(const std::vector<std::string>& words) {
   const std::unique_lock<std::mutex> lock = be_the_only_command(words.empty() ? "norma" : words.front());
   forget_options();  // those of a command before
-  CLI::App program(
-      "Norma trains image networks with one norm layer or another, and shows what each costs and what it buys.",
-      "norma");
-  program.footer(
-      "Examples:\n"
-      "  norma compare                                  ResNet-50 and ConvNeXt with three norms; writes a report\n"
-      "  norma compare --quick                          a first report in about three minutes\n"
-      "  norma compare --models resnet18 --norms batch,group:8,layer2d\n"
-      "  norma train --model resnet18 --norm layer2d --epochs 5\n"
-      "  norma eval --checkpoint runs/train-20261121-140307/last.safetensors\n"
-      "'norma SUBCOMMAND --help' explains the options of each.");
+  CLI::App program("", "norma");
+  describe(program, "norma");
   program.set_version_flag("--version", fmt::format("norma {}", version()), "show the version");
   program.set_help_flag("-h,--help", "show this help");
   program.allow_extras();

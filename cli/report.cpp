@@ -2,17 +2,12 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/report/merged.h"
-#include "session/folder_lock.h"
 #include "session/output.h"
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <memory>
 #include <optional>
-#include <string>
 #include <system_error>
-#include <vector>
 
 namespace norma::cli {
 
@@ -100,22 +95,11 @@ int run(const State& state) {
 }  // namespace
 
 Command add_report(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "report", "Write the report of a comparison anew, or one of several",
-      "Examples:\n"
-      "  norma report runs/compare-20260101-120000\n"
-      "  norma report runs/laptop runs/server --output runs/both\n"
-      "  norma report runs/part-* --output runs/whole\n"
-      "Reads results.json of each folder, and writes report.html, report.md, results.csv and results.json. In a "
-      "report\n"
-      "of several comparisons each line says which it is from, also where model, norm and seed are the same. The parts "
-      "of\n"
-      "one comparison (norma compare --part K/N) become one again.");
+  CLI::App& app = add_subcommand(program, "report");
   auto state = std::make_shared<State>();
   add_words(app, "DIR", state->folders, "folders of comparisons, or of merged ones");
-  add_path(app, "--output", state->output, "folder for the report")
-      .type_name("FOLDER")
-      .default_str("the folder itself, of one comparison");
+  add_path(app, "--output", state->output, "folder for the report",
+           {.value = "FOLDER", .otherwise = "the folder itself, of one comparison"});
   return {&app, [state] { return run(*state); }};
 }
 

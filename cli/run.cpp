@@ -1,6 +1,5 @@
 #include "cli/command.h"
 #include "cli/options.h"
-#include "cli/trained.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "data/tensor_file.h"
@@ -8,13 +7,11 @@
 #include "nn/norm/factory.h"
 #include "ops/shape/copy.h"
 #include "session/output.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <memory>
 #include <optional>
 
 namespace norma::cli {
@@ -138,32 +135,21 @@ int run(const State& state) {
 }  // namespace
 
 Command add_run(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "run",
-      "One forward (and backward) of a network on tensors from a file, to check it against other frameworks",
-      "X.safetensors holds 'input' (N, 3, H, W) and, for --backward, 'grad_output' (N, K).\n"
-      "Y.safetensors gets 'output'; with --backward 'grad.input' and 'grad.<parameter>' for every parameter; with\n"
-      "--train 'buffer.<name>' for every running statistic after the step. All in float32, or float64 with\n"
-      "--precision float64. W.safetensors is a state dict with torchvision's names for ResNet and timm's for "
-      "ConvNeXt and ViT.\n"
-      "X and Y may also be files of NumPy: .npz, or .npy for the input or the output alone.\n"
-      "Example:\n"
-      "  norma run --model resnet18 --num-classes 10 --weights W.safetensors --input X.safetensors \\\n"
-      "            --output Y.safetensors --train --backward");
+  CLI::App& app = add_subcommand(program, "run");
   auto state = std::make_shared<State>();
   const auto add_size = [&](const std::string& name, const Range<int64_t>& range, auto& size, const std::string& type,
                             const std::string& shown, const std::string& description) {
-    add_value(app, name, range, size, description).type_name(type).default_str(shown);
+    add_value(app, name, range, size, description, {.value = type, .otherwise = shown});
   };
   add_size("--num-classes", train::ranges::kClasses, state->num_classes, "K", std::to_string(state->num_classes),
            "length of the output");
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::model, Part::network, Part::precision}, {"patch-size", "zero-init-last", "drop-path"});
-  option_of(app, "--model").required();
-  add_path(app, "--weights", state->weights, "state dict").type_name("W.safetensors").required();
+  option_of(app, "--model").require();
+  add_path(app, "--weights", state->weights, "state dict", {.value = "W.safetensors", .required = true});
   add_weights_options(app, state->of_file);
-  add_path(app, "--input", state->input, "input and output gradient").type_name("X.safetensors").required();
-  add_path(app, "--output", state->output, "where the results go").type_name("Y.safetensors").required();
+  add_path(app, "--input", state->input, "input and output gradient", {.value = "X.safetensors", .required = true});
+  add_path(app, "--output", state->output, "where the results go", {.value = "Y.safetensors", .required = true});
   add_switch(app, "--train", state->train, "training mode: batch statistics");
   add_switch(app, "--backward", state->backward, "also compute all gradients");
   add_switch(app, "--channels-last", state->channels_last, "keep activations in the order N, H, W, C");

@@ -2,37 +2,34 @@
 #include "base/excerpt.h"
 #include "base/quoting.h"
 #include "cli/command.h"
-#include "cli/dry_run.h"
 #include "cli/options.h"
-#include "cli/plugins.h"
 #include "cli/processes.h"
 #include "cli/run_files.h"
 #include "core/autocast.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry.h"
+#include "models/registry.h"
 #include "nn/plugin.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
 #include "session/interrupt.h"
 #include "session/output.h"
+#include "session/progress.h"
 #include "session/resume.h"
 #include "session/run_folder.h"
 #include "session/run_log.h"
 #include "session/trainer.h"
-#include "train/ranges.h"
+#include "train/memory_use.h"
+#include "train/recipe.h"
+#include "train/recipe_option.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <memory>
 #include <optional>
-#include <string>
+#include <sstream>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 namespace norma::cli {
 
@@ -173,7 +170,7 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   const std::filesystem::path file = is_run ? newest_in(folder) : given;
   const train::Checkpoint checkpoint = checkpoint_to_resume(file, folder);
   const train::Recipe before = train::recipe_of(checkpoint);
-  check_norm_is_loaded("train", before.norm, plugins_of(checkpoint, file), "resume", given);
+  check_norms_are_loaded("train", {before.norm, before.qk_norm}, plugins_of(checkpoint, file), "resume", given);
   const train::Recipe recipe = state.applied_to(before);
   train::check_same_run(before, recipe);
   train::check_data_dir("train", before, recipe);
@@ -199,6 +196,66 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   options.resumed = file;
   options.arguments = arguments(state, recipe);
   return made(recipe, checkpoint);
+}
+
+std::string indented(const std::string& lines) {
+  std::istringstream in(lines);
+  std::string text;
+  for (std::string line; std::getline(in, line);) {
+    text += "  " + line + "\n";
+  }
+  return text;
+}
+
+std::string dry_line(const std::string& name, const std::string& text) {
+  return fmt::format("{:<16}{}\n", name, text);
+}
+
+std::string rates_text(const train::Trainer& trainer) {
+  int64_t peak = trainer.step();
+  for (int64_t step = trainer.step(); step < trainer.total_steps(); ++step) {
+    peak = trainer.lr(step) > trainer.lr(peak) ? step : peak;
+  }
+  return fmt::format("first {:.3g}, highest {:.3g} in step {}, last {:.3g}", trainer.lr(trainer.step()),
+                     trainer.lr(peak), peak + 1, trainer.lr(trainer.total_steps() - 1));
+}
+
+/// `norma train --dry-run`: measures a few steps, and returns the plan and the cost of the run as text for people.
+/// `recipe` is its recipe as lines of a file for --config.
+std::string dry_run_text(train::Trainer& trainer, const std::string& recipe_lines) {
+  const train::Recipe& recipe = trainer.recipe();
+  const std::string norm = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+  std::string text = "recipe\n" + indented(recipe_lines);
+  text += dry_line("network", fmt::format("{}, {}: {} parameters", train::model_label(recipe.model, recipe),
+                                          train::norm_label(norm, recipe), trainer.model()->parameter_count()));
+  const std::string begun = trainer.step() > 0 ? fmt::format("from step {} on, ", trainer.step() + 1) : "";
+  text += dry_line("steps", fmt::format("{}{} of {} images, {} an epoch", begun, trainer.total_steps(),
+                                        recipe.batch_size * recipe.grad_accum_steps, trainer.steps_per_epoch()));
+  if (trainer.step() == trainer.total_steps()) {
+    return text + "the run is complete\n";
+  }
+  text += dry_line("learning rate", rates_text(trainer));
+  const train::DryRun run = trainer.dry_run();
+  text += dry_line("memory", fmt::format("{}; counted in a step", to_string(run.memory)));
+  text += dry_line("", fmt::format("at most {} of tensors at once; measured over {} steps",
+                                   train::bytes_text(run.peak_bytes), run.first_steps + run.timed_steps));
+  text += dry_line("time", fmt::format("{:.3g} s a step, {:.1f} img/s; the median of {} steps after {}",
+                                       run.step_seconds, static_cast<double>(run.images_per_step) / run.step_seconds,
+                                       run.timed_steps, run.first_steps));
+  if (run.loading_seconds > 0) {
+    const char* const waits = run.workers == 0                         ? ", which each step waits for"
+                              : run.loading_seconds < run.step_seconds ? ""
+                                                                       : ", which is what the steps wait for";
+    text += dry_line("", fmt::format("loading gives {:.1f} img/s with {} worker{}{}",
+                                     static_cast<double>(run.images_per_step) / run.loading_seconds, run.workers,
+                                     run.workers == 1 ? "" : "s", waits));
+  }
+  text += dry_line(
+      "", fmt::format("{} for {} steps, {} for {} evaluation{}: about {} in all",
+                      train::format_duration(run.step_seconds * static_cast<double>(run.steps_left)), run.steps_left,
+                      train::format_duration(run.evaluation_seconds * static_cast<double>(run.evaluations)),
+                      run.evaluations, run.evaluations == 1 ? "" : "s", train::format_duration(run.seconds)));
+  return text + "nothing was written\n";
 }
 
 int run_alone_or_together(State& state) {
@@ -292,35 +349,21 @@ int run(State& state) {
 }  // namespace
 
 Command add_train(CLI::App& program) {
-  CLI::App& app = add_subcommand(
-      program, "train", "Train one network; resumes",
-      "Examples:\n"
-      "  norma train --model resnet18 --norm group:8 --epochs 5\n"
-      "  norma train --model convnext_atto --dataset shapes --images 12800 --output runs/mine\n"
-      "  norma train --resume runs/mine\n"
-      "  norma train --config runs/mine/args.toml --seed 1\n"
-      "  norma train --procs 4 --batch-size 256 --sync-bn\n"
-      "The output folder gets last.safetensors (after every epoch, at the end, and on Ctrl-C), model_best.safetensors\n"
-      "(the weights with the best test accuracy), metrics.csv, summary.csv with timm's columns, and args.toml:\n"
-      "the options, by which a resumed run goes on.");
+  CLI::App& app = add_subcommand(program, "train");
   auto state = std::make_shared<State>();
   state->recipe.add_all(app);
-  add_path(app, "--output", state->output, "folder for the checkpoint and the log")
-      .type_name("FOLDER")
-      .default_str("runs/train-<date>-<time>")
-      .group("Running");
-  add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder")
-      .type_name("PATH")
-      .group("Running");
+  add_path(app, "--output", state->output, "folder for the checkpoint and the log",
+           {.value = "FOLDER", .otherwise = "runs/train-<date>-<time>", .heading = "Running"});
+  add_path(app, "--resume", state->resume, "go on from this checkpoint, or the newest one in this folder",
+           {.value = "PATH", .heading = "Running"});
   add_switch(app, "--dry-run", state->dry_run,
-             "print the plan, and the memory and time that it will take by a few steps, and write nothing")
-      .group("Running");
-  add_config(app).type_name("FILE.toml").group("Running");
+             "print the plan, and the memory and time that it will take by a few steps, and write nothing",
+             {.heading = "Running"});
+  add_config(app, {.value = "FILE.toml", .heading = "Running"});
   state->running.add_plugin(app);
   add_value(app, "--batch-size-per-process", train::ranges::kBatchSize, state->batch_size_per_process,
-            "images of a batch in each process, in the place of --batch-size, which counts those of all")
-      .type_name("N")
-      .group("Running");
+            "images of a batch in each process, in the place of --batch-size, which counts those of all",
+            {.value = "N", .heading = "Running"});
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

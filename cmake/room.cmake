@@ -5,7 +5,7 @@
 # *_cudart.cpp, *_cudnn.cpp and *_cublaslt.cpp are compiled, too. families.cpp names the tables of the devices there are.
 # The suffix of a file names the library that does the work. A family has both conv_onednn.cpp and
 # conv_onednn_stub.cpp: the first is compiled where oneDNN is there, the second where it is not; so _mpi, _nccl and _onnx.
-# Files *_turbo.cpp (libjpeg-turbo), *_webp.cpp, *_tiff.cpp and *_gif.cpp have no stub: data/image_kinds.cpp knows.
+# Files *_turbo.cpp (libjpeg-turbo), *_webp.cpp, *_tiff.cpp and *_gif.cpp have no stub: data/image_file.cpp knows.
 function(norma_add_room name)
   cmake_parse_arguments(arg "" "" "DEPENDS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${name}/*.cpp)
@@ -118,7 +118,7 @@ function(norma_embed target file header function)
   string(REGEX REPLACE "::[a-z_]+$" "" namespace ${function})
   string(REGEX REPLACE ".*::" "" name ${function})
   file(READ ${PROJECT_SOURCE_DIR}/${file} text)
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/embedded/${file}.cpp CONTENT "#include \"${header}\"
 
 namespace ${namespace} {
@@ -137,12 +137,12 @@ endfunction()
 function(norma_embed_files target pattern header function type)
   string(REGEX REPLACE "::[a-z_]+$" "" namespace ${function})
   string(REGEX REPLACE ".*::" "" name ${function})
-  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${pattern})
+  file(GLOB files CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/${pattern})
   set(entries "")
   foreach(file IN LISTS files)
     get_filename_component(stem ${file} NAME_WE)
     file(READ ${PROJECT_SOURCE_DIR}/${file} text)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${file})
     string(APPEND entries "      {\"${stem}\", R\"text(${text})text\"},\n")
   endforeach()
   file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/embedded/${name}.cpp CONTENT "#include \"${header}\"

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <utility>
 
 namespace norma {
 namespace {
@@ -33,15 +32,8 @@ void check_finite(std::string_view op, std::string_view pass, std::string_view w
 
 }  // namespace
 
-AnomalyGuard::AnomalyGuard() : before_(std::exchange(anomaly_enabled_, true)) {}
-AnomalyGuard::~AnomalyGuard() {
-  anomaly_enabled_ = before_;
-}
-
-AnomalyPause::AnomalyPause() : before_(std::exchange(anomaly_enabled_, false)) {}
-AnomalyPause::~AnomalyPause() {
-  anomaly_enabled_ = before_;
-}
+AnomalyGuard::AnomalyGuard() : Temporarily(anomaly_enabled_, true) {}
+AnomalyPause::AnomalyPause() : Temporarily(anomaly_enabled_, false) {}
 
 bool anomaly_enabled() {
   return anomaly_enabled_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/tensor.h"
 
 #include <cstdint>
@@ -15,15 +16,9 @@ namespace norma {
 bool anomaly_enabled();
 
 /// Stops the searches of this thread while it lives: for ops whose results are not finite by design.
-class AnomalyPause {
+class AnomalyPause : Temporarily<bool> {
  public:
   AnomalyPause();
-  ~AnomalyPause();
-  AnomalyPause(const AnomalyPause&) = delete;
-  AnomalyPause& operator=(const AnomalyPause&) = delete;
-
- private:
-  bool before_;
 };
 
 /// The Error that these searches throw.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 
 #include <memory>
@@ -92,14 +93,12 @@ Tensor converted(const Tensor& x, DType dtype, CastCache& cache);
 
 /// Turns autocast on for this thread while it lives; an inner Autocast takes over until it ends. A parameter is
 /// converted once: the result is kept until the parameter changes or the cache ends.
-class Autocast {
+class Autocast : NotCopied {
  public:
   /// `cache`, which must outlive this, keeps the converted parameters; null: this Autocast has a cache of its own. An
   /// inner Autocast uses the outermost one's cache. Throws Error unless dtype is bfloat16 or float16.
   explicit Autocast(DType dtype = DType::bfloat16, CastPolicy policy = {}, CastCache* cache = nullptr);
   ~Autocast();
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
 
  private:
   CastPolicy policy_;
@@ -109,15 +108,9 @@ class Autocast {
 };
 
 /// Turns autocast off while it lives. backward() does that itself.
-class AutocastOff {
+class AutocastOff : Temporarily<const detail::AutocastState*> {
  public:
-  AutocastOff() : before_(detail::autocast_state) { detail::autocast_state = nullptr; }
-  ~AutocastOff() { detail::autocast_state = before_; }
-  AutocastOff(const AutocastOff&) = delete;
-  AutocastOff& operator=(const AutocastOff&) = delete;
-
- private:
-  const detail::AutocastState* before_;
+  AutocastOff() : Temporarily(detail::autocast_state, nullptr) {}
 };
 
 inline bool autocast_enabled() {

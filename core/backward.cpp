@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -36,9 +38,7 @@ void add_to(Tensor& slot, Tensor gradient) {
 void run_hooks(const std::vector<GradientHook>& hooks, Tensor& gradient) {
   for (const GradientHook& hook : hooks) {
     if (Tensor replaced = hook(gradient); replaced.defined()) {
-      check_sizes("hook", "gradient", replaced, gradient.sizes());
-      check_dtype("hook", "gradient", replaced, gradient.dtype());
-      check_device("hook", "gradient", replaced, gradient.device());
+      check_like("hook", "gradient", replaced, gradient.sizes(), gradient);
       gradient = std::move(replaced);
     }
   }
@@ -52,6 +52,13 @@ uint64_t first_of_interest(const Tensors& targets) {
     first = std::min(first, target.is_leaf() ? 0 : target.impl().node->sequence);
   }
   return first;
+}
+
+/// The tensor with this key; undefined if there is none.
+template <class Map>
+Tensor found_in(const Map& tensors, const typename Map::key_type& key) {
+  const auto found = tensors.find(key);
+  return found == tensors.end() ? Tensor() : found->second;
 }
 
 /// One walk over the tape, from last to first.
@@ -99,12 +106,7 @@ class BackwardWalk {
   /// The gradient that arrived at a tensor; undefined if none did.
   Tensor gradient_of(const Tensor& x) {
     const Edge edge = edge_of(x);
-    if (edge.leaf != nullptr) {
-      const auto found = leaf_gradients_.find(edge.leaf.get());
-      return found == leaf_gradients_.end() ? Tensor() : found->second;
-    }
-    const auto found = kept_.find(key_of(edge));
-    return found == kept_.end() ? Tensor() : found->second;
+    return edge.leaf != nullptr ? found_in(leaf_gradients_, edge.leaf.get()) : found_in(kept_, key_of(edge));
   }
 
   /// Runs the leaves' hooks.
@@ -137,11 +139,6 @@ class BackwardWalk {
 
  private:
   using Key = std::pair<const void*, size_t>;
-  struct KeyHash {
-    size_t operator()(const Key& key) const {
-      return std::hash<const void*>()(key.first) ^ (key.second * 0x9E3779B97F4A7C15ULL);
-    }
-  };
 
   static Edge edge_of(const Tensor& x) {
     const TensorImpl& impl = x.impl();
@@ -154,11 +151,7 @@ class BackwardWalk {
   }
 
   bool is_wanted(const Edge& edge) const {
-    if (!restricted_) {
-      return edge.connected();
-    }
-    return edge.connected() &&
-           (wanted_.contains(key_of(edge)) || (edge.node != nullptr && leading_.contains(edge.node.get())));
+    return edge.connected() && (!restricted_ || wanted_.contains(key_of(edge)) || leading_.contains(edge.node.get()));
   }
 
   void deliver(const Edge& edge, Tensor gradient) {
@@ -180,9 +173,7 @@ class BackwardWalk {
 
   void find_leading(const Tape& tape) {
     for (const std::shared_ptr<Node>& node : tape.nodes()) {  // inputs come before those that use them
-      const bool leads =
-          std::any_of(node->inputs.begin(), node->inputs.end(), [&](const Edge& edge) { return is_wanted(edge); });
-      if (leads) {
+      if (std::ranges::any_of(node->inputs, [&](const Edge& edge) { return is_wanted(edge); })) {
         leading_.insert(node.get());
       }
     }
@@ -203,16 +194,15 @@ class BackwardWalk {
       }
     }
     if (!restricted_ || leading_.contains(node.get())) {
-      if (node->recompute) {
+      if (node->is_part()) {
         walk_again(node, gradients);
       } else {
         propagate(node, gradients);
       }
       if (!options_.retain_graph && !options_.create_graph) {
+        node->recompute = node->is_part() ? nullptr : std::move(node->recompute);
         node->saved.clear();
-        node->saved_numbers.clear();
         node->backward = nullptr;
-        node->recompute = nullptr;
         node->released = true;
       }
     }
@@ -228,17 +218,16 @@ class BackwardWalk {
     }
   }
 
-  /// Call it behind the last thing that `node` may add.
+  /// Call it after the last thing that `node` may add.
   void tell_of_leaves(const Node& node) {
     for (const Edge& edge : node.inputs) {
       if (edge.leaf != nullptr && --uses_to_come_[edge.leaf.get()] == 0) {
-        const auto found = leaf_gradients_.find(edge.leaf.get());
-        options_.on_leaf(Tensor(edge.leaf), found == leaf_gradients_.end() ? Tensor() : found->second);
+        options_.on_leaf(Tensor(edge.leaf), found_in(leaf_gradients_, edge.leaf.get()));
       }
     }
   }
 
-  /// Walks the part of the tape that `node` stands for (record_recomputed()). Its edges end where those of the node do.
+  /// Walks the part of the tape that `node` stands for (record_node()). Its edges end where those of the node do.
   void walk_again(const std::shared_ptr<Node>& node, Tensors& gradients) {
     const uint64_t first = next_node_number();
     Tensors outputs;
@@ -359,10 +348,10 @@ class BackwardWalk {
   BackwardOptions options_;
   Tape tape_;
   bool restricted_ = false;
-  std::unordered_set<Key, KeyHash> wanted_;
+  std::set<Key> wanted_;
   std::unordered_set<const Node*> leading_;
   std::unordered_map<const Node*, Tensors> pending_;
-  std::unordered_map<Key, Tensor, KeyHash> kept_;
+  std::map<Key, Tensor> kept_;
   std::unordered_map<const TensorImpl*, Tensor> leaf_gradients_;
   std::unordered_map<const TensorImpl*, int64_t> uses_to_come_;  // with BackwardOptions::on_leaf
   std::vector<std::shared_ptr<TensorImpl>> leaves_;              // in the order in which they were reached
@@ -382,9 +371,7 @@ Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gra
           to_string(root.sizes()));
     return ones_like(root);
   }
-  check_sizes(op, "gradient", gradient, root.sizes());
-  check_dtype(op, "gradient", gradient, root.dtype());
-  check_device(op, "gradient", gradient, root.device());
+  check_like(op, "gradient", gradient, root.sizes(), root);
   return gradient;
 }
 

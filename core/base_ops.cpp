@@ -54,9 +54,7 @@ Tensor cast(const Tensor& x, DType dtype) {
 
 Tensor accumulate(const Tensor& a, const Tensor& b) {
   const Op op("accumulate");
-  check_sizes(op, "b", b, a.sizes());
-  check_dtype(op, "b", b, a.dtype());
-  check_device(op, "b", b, a.device());
+  check_like(op, "b", b, a.sizes(), a);
   const bool a_is_dense = is_non_overlapping_and_dense(a);
   Tensor result = empty_like(a_is_dense ? a : b);
   add_elements(op, result, a, b);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/device.h"
 #include "core/emulated/memory.h"
 
@@ -19,15 +20,13 @@ void use_cuda_device(int index);
 /// in the expression that calls the kernel. The call's arguments are evaluated while it lives; tests/house/seam.cmake
 /// looks for arguments that read memory.
 template <class K>
-class KernelCall {
+class KernelCall : NotCopied {
  public:
   KernelCall(const K& kernels, bool emulated) : kernels_(&kernels) {
     if (emulated) {
       access_.emplace();
     }
   }
-  KernelCall(const KernelCall&) = delete;
-  KernelCall& operator=(const KernelCall&) = delete;
 
   const K* operator->() const { return kernels_; }
   const K& operator*() const { return *kernels_; }

@@ -3,39 +3,21 @@
 #include "core/kernels.h"
 #include "core/op_profile.h"
 
-#include <utility>
+#include <map>
+#include <tuple>
+#include <vector>
 
 namespace norma {
 
 namespace {
 
-/// The pairs of one device and two dtypes that lie alike, which one call of a kernel's function takes.
-struct Batch {
-  Device device;
-  DType to_dtype;
-  DType from_dtype;
-  std::vector<kernels::CopyItem> items;
-};
+/// The pairs that one call of a kernel's function takes, by their device and the dtypes of both.
+using Batches = std::map<std::tuple<Device, DType, DType>, std::vector<kernels::CopyItem>>;
 
-class Batches {
- public:
-  void add(const Tensor& from, const Tensor& to) {
-    const kernels::CopyItem item{.count = to.numel(), .to = to.device_pointer(), .from = from.device_pointer()};
-    for (Batch& batch : batches_) {
-      if (batch.device == to.device() && batch.to_dtype == to.dtype() && batch.from_dtype == from.dtype()) {
-        batch.items.push_back(item);
-        return;
-      }
-    }
-    batches_.push_back({.device = to.device(), .to_dtype = to.dtype(), .from_dtype = from.dtype(), .items = {item}});
-  }
-  [[nodiscard]] bool empty() const { return batches_.empty(); }
-  [[nodiscard]] auto begin() const { return batches_.begin(); }
-  [[nodiscard]] auto end() const { return batches_.end(); }
-
- private:
-  std::vector<Batch> batches_;
-};
+void add_to(Batches& batches, const Tensor& from, const Tensor& to) {
+  batches[{to.device(), to.dtype(), from.dtype()}].push_back(
+      {.count = to.numel(), .to = to.device_pointer(), .from = from.device_pointer()});
+}
 
 bool lie_alike(const Tensor& a, const Tensor& b) {
   return a.device() == b.device() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
@@ -56,7 +38,7 @@ void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor)
     const bool is_simple =
         from[i].dtype() == to[i].dtype() || (is_floating(from[i].dtype()) && is_floating(to[i].dtype()));
     if (is_simple && lie_alike(from[i], to[i])) {
-      batches.add(from[i], to[i]);
+      add_to(batches, from[i], to[i]);
       bytes += bytes_of(from[i], to[i]);
       to[i].bump_version();
       continue;
@@ -70,9 +52,9 @@ void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor)
   }
   const OpScope scope([&] { return OpWork{.op = "copy", .bytes = bytes}; });
   const auto* by = factor.defined() ? factor.device_pointer<double>() : nullptr;
-  for (const Batch& batch : batches) {
-    kernels::tensor_kernels.at("copy_all_into", batch.device)
-        ->copy_all(batch.to_dtype, batch.from_dtype, by, batch.items);
+  for (const auto& [key, items] : batches) {
+    const auto& [device, to_dtype, from_dtype] = key;
+    kernels::tensor_kernels.at("copy_all_into", device)->copy_all(to_dtype, from_dtype, by, items);
   }
 }
 
@@ -81,7 +63,7 @@ void accumulate_all_into(const Tensors& sums, const Tensors& xs) {
   double bytes = 0;
   for (size_t i = 0; i < sums.size(); ++i) {
     if (lie_alike(sums[i], xs[i]) && sums[i].dtype() == xs[i].dtype()) {
-      batches.add(xs[i], sums[i]);
+      add_to(batches, xs[i], sums[i]);
       bytes += bytes_of(sums[i], sums[i], xs[i]);
       sums[i].bump_version();
     } else {
@@ -92,8 +74,8 @@ void accumulate_all_into(const Tensors& sums, const Tensors& xs) {
     return;
   }
   const OpScope scope([&] { return OpWork{.op = "accumulate", .bytes = bytes}; });
-  for (const Batch& batch : batches) {
-    kernels::tensor_kernels.at("accumulate", batch.device)->add_all(batch.to_dtype, batch.items);
+  for (const auto& [key, items] : batches) {
+    kernels::tensor_kernels.at("accumulate", std::get<Device>(key))->add_all(std::get<1>(key), items);
   }
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include "base/not_copied.h"
+
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,7 +22,7 @@ struct Device {
   DeviceType type = DeviceType::cpu;
   int index = 0;
 
-  friend bool operator==(const Device&, const Device&) = default;
+  friend auto operator<=>(const Device&, const Device&) = default;
 };
 
 inline constexpr Device kCpu{};
@@ -48,12 +51,10 @@ Device default_device();
 void set_default_device(Device device);
 
 /// Sets the default device for as long as it lives.
-class DefaultDeviceGuard {
+class DefaultDeviceGuard : NotCopied {
  public:
   explicit DefaultDeviceGuard(Device device) : before_(default_device()) { set_default_device(device); }
   ~DefaultDeviceGuard() { set_default_device(before_); }
-  DefaultDeviceGuard(const DefaultDeviceGuard&) = delete;
-  DefaultDeviceGuard& operator=(const DefaultDeviceGuard&) = delete;
 
  private:
   Device before_;

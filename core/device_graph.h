@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/device.h"
 
 #include <cstdint>
@@ -10,19 +11,16 @@ namespace norma {
 
 /// Work of a device that is recorded once and launched as a whole, many times (a CUDA graph). A launch uses the
 /// addresses and numbers of the recording. Numbers that change from launch to launch must lie in the device's memory.
-class DeviceGraph {
+class DeviceGraph : NotCopied {
  public:
-  DeviceGraph() = default;
   virtual ~DeviceGraph() = default;
-  DeviceGraph(const DeviceGraph&) = delete;
-  DeviceGraph& operator=(const DeviceGraph&) = delete;
 
   /// Calls work(), whose kernels and copies to the device are recorded and not done. Tensors that it makes lie in
   /// memory of the graph, also those that outlive the call: each launch writes them anew. Each launch copies to the
   /// device the bytes that the recorded copies had. Throws Error if work() copies to the host or waits for the device,
   /// and OutOfMemory. The earlier recording is gone.
   virtual void record(const std::function<void()>& work) = 0;
-  /// Gives the recorded work to the device, behind all that it was given before. Throws Error without a recording.
+  /// Gives the recorded work to the device, after all that it was given before. Throws Error without a recording.
   virtual void launch() = 0;
   /// The number of kernels and copies of the recording.
   [[nodiscard]] virtual int64_t size() const = 0;

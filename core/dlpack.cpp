@@ -1,5 +1,6 @@
 #include "core/dlpack.h"
 
+#include "base/not_copied.h"
 #include "core/device.h"
 
 #include <dlpack/dlpack.h>
@@ -77,11 +78,9 @@ void finish_work(Device device) noexcept {
 }
 
 /// What an exported tensor keeps alive.
-struct Exported {
+struct Exported : NotCopied {
   explicit Exported(Tensor tensor) : x(std::move(tensor)) { x.storage()->begin_sharing(); }
   ~Exported() { x.storage()->end_sharing(); }
-  Exported(const Exported&) = delete;
-  Exported& operator=(const Exported&) = delete;
 
   Tensor x;
   DLManagedTensor managed{};

@@ -102,6 +102,18 @@ decltype(auto) dispatch_all(DType dtype, F&& f) {
   fail("dispatch_all", "unknown dtype {}", static_cast<int>(dtype));
 }
 
+/// Calls f(Word{}) with the unsigned integer of 1, 2, 4 or 8 bytes, which may stand for any element of that size.
+template <class F>
+decltype(auto) dispatch_word(std::string_view op, size_t bytes, F&& f) {
+  switch (bytes) {
+    case 1: return f(uint8_t{});
+    case 2: return f(uint16_t{});
+    case 4: return f(uint32_t{});
+    case 8: return f(uint64_t{});
+    default: fail(op, "expected elements of 1, 2, 4 or 8 bytes, got {}", bytes);
+  }
+}
+
 /// Calls f(T{}) for float32 and float64; throws an Error that names `op` for any other dtype.
 template <class F>
 decltype(auto) dispatch_floating(std::string_view op, DType dtype, F&& f) {

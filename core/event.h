@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/device.h"
 
 #include <memory>
@@ -7,12 +8,10 @@
 namespace norma {
 
 /// A moment in the work of a device. Each kind of device has a class of its own.
-class DeviceEvent {
+class DeviceEvent : NotCopied {
  public:
   DeviceEvent() = default;
   virtual ~DeviceEvent() = default;
-  DeviceEvent(const DeviceEvent&) = delete;
-  DeviceEvent& operator=(const DeviceEvent&) = delete;
 
   virtual void record() = 0;
   /// `start` must be of the same device.

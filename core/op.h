@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/autocast.h"
 #include "core/by_device.h"
 #include "core/op_profile.h"
@@ -53,7 +54,7 @@ class KernelRun {
 /// calls one kernel begins with an Op, too. Where several calls are one entry of a profile, in either pass, an OpScope
 /// takes the entry, and ByDevice::at() the kernels. Where nobody converts, profiles, traces or records, an Op costs a
 /// few loads.
-class Op {
+class Op : NotCopied {
  public:
   /// `name` must live as long as the Op, as a literal does. An op that CastPolicy does not know has the rule of
   /// `rule_of`, or converts nothing. Under autocast it throws Error if CastPolicy does not know `rule_of` either.
@@ -64,8 +65,6 @@ class Op {
     }
   }
   ~Op() { detail::autocast_state = autocast_; }
-  Op(const Op&) = delete;
-  Op& operator=(const Op&) = delete;
 
   /// The name, as check() and its like take it.
   operator std::string_view() const { return name_; }  // NOLINT: an op stands for its name
@@ -134,7 +133,9 @@ class Op {
     inputs.insert(inputs.end(), others.begin(), others.end());
     if (is_noted(inputs)) {
       watch(inputs, x);
-      record_node_in_place(name_, inputs, saved, backward_function(std::forward<F>(backward)));
+      if (record_node(name_, inputs, x, saved, backward_function(std::forward<F>(backward)))) {
+        x.storage()->note_recorded_change(x.impl().family);
+      }
     }
   }
 
@@ -167,11 +168,13 @@ class Op {
 /// one kernel for several then calls them instead.
 bool in_parts(TensorList inputs = {});
 
-/// Says how `output`, the only output of the op recorded last, is computed again: offer_remake().
+/// Says how `output`, the only output of the op recorded last, is computed again: offer_remake(). `remake` returns it.
 template <class F>
 void remake_by(const Tensor& output, F&& remake) {
   if (remakes_outputs()) {
-    offer_remake(output, std::forward<F>(remake));
+    offer_remake(output, [remake = std::forward<F>(remake)](const BackwardContext& context) -> Tensors {
+      return {remake(context)};
+    });
   }
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/event.h"
-#include "core/op_call.h"
 #include "core/tensor.h"
 
+#include <any>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -22,13 +23,26 @@ namespace norma {
 enum class OpPass : uint8_t { forward, backward, optimizer };
 std::string_view to_string(OpPass pass);
 
+/// A copy: how the elements lay before and after.
+struct CopyCall {
+  Sizes sizes;   ///< of the written elements
+  Strides from;  ///< 0 along axes of size 1 that were broadcast
+  Strides to;
+  DType from_dtype = DType::float32;
+  DType to_dtype = DType::float32;
+  /// The value of next_node_number() at the copy: in a forward pass, the number of the copying op if it was recorded.
+  uint64_t node = 0;
+};
+
 /// The work of one kernel call.
 struct OpWork {
   std::string op;
   std::string implementation = "own";
   double bytes = 0;  ///< the fewest that must be read and written, each tensor once
   double flops = 0;  ///< of convolutions and matrix products; a multiplication and an addition are two
-  OpCall call = {};
+  /// The arguments in plain numbers, if any: a CopyCall, or a case of the family's kernels.h. With them benchmarks run
+  /// convolutions and products again, and telemetry describes copies.
+  std::any call = {};
 };
 
 struct OpRecord {
@@ -41,7 +55,7 @@ class OpScope;
 
 /// Collects what the ops of this thread report for as long as it lives. A second one on the same thread takes over
 /// until it ends.
-class OpProfile {
+class OpProfile : NotCopied {
  public:
   using MakeEvent = std::function<std::unique_ptr<DeviceEvent>()>;
 
@@ -50,8 +64,6 @@ class OpProfile {
   /// Takes the times by events of this function; by the host's clock if it is empty.
   explicit OpProfile(MakeEvent make_event);
   ~OpProfile();
-  OpProfile(const OpProfile&) = delete;
-  OpProfile& operator=(const OpProfile&) = delete;
 
   /// The records, in the order in which the scopes were left. Waits for the device if that took the times.
   [[nodiscard]] const std::vector<OpRecord>& records() const;
@@ -82,7 +94,7 @@ class OpProfile {
 };
 
 /// Reports the work done during its life. `describe` returns an OpWork; it is only called while a profile is alive.
-class OpScope {
+class OpScope : NotCopied {
  public:
   template <class Describe>
   requires std::is_invocable_r_v<OpWork, const Describe&>
@@ -96,8 +108,6 @@ class OpScope {
       end();
     }
   }
-  OpScope(const OpScope&) = delete;
-  OpScope& operator=(const OpScope&) = delete;
 
   /// Names the implementation that does the work of the innermost scope; for kernels that choose one by themselves.
   static void set_implementation(std::string_view name);
@@ -118,7 +128,7 @@ class OpScope {
 };
 
 /// Scopes opened during its life belong to `pass`.
-class OpPassGuard {
+class OpPassGuard : NotCopied {
  public:
   explicit OpPassGuard(OpPass pass) : profile_(OpProfile::active_) {
     if (profile_ != nullptr) {
@@ -131,8 +141,6 @@ class OpPassGuard {
       profile_->pass_ = before_;
     }
   }
-  OpPassGuard(const OpPassGuard&) = delete;
-  OpPassGuard& operator=(const OpPassGuard&) = delete;
 
  private:
   OpProfile* profile_;

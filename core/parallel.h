@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstdint>
 #include <exception>
 #include <utility>
@@ -12,13 +14,11 @@ int num_threads();
 void set_num_threads(int count);
 /// This thread's loops, and those of libraries, have one thread while it lives. The bits of a task then do not depend
 /// on the number of threads.
-class OneThread {
+class OneThread : NotCopied {
  public:
   OneThread();
   /// Restores any number: OMP_NUM_THREADS may be one that set_num_threads() refuses.
   ~OneThread();
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
 
  private:
   int before_;

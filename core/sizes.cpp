@@ -37,6 +37,12 @@ void Sizes::erase(int64_t position) {
   --size_;
 }
 
+Sizes Sizes::without(int64_t position) const {
+  Sizes rest = *this;
+  rest.erase(position);
+  return rest;
+}
+
 namespace {
 
 [[noreturn]] void fail_too_many(std::string_view op, const std::string& got) {

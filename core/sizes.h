@@ -43,6 +43,8 @@ class Sizes {
   void push_back(int64_t value);
   void insert(int64_t position, int64_t value);
   void erase(int64_t position);
+  /// The other entries.
+  [[nodiscard]] Sizes without(int64_t position) const;
 
   /// Sorts the entries by insertion; equal ones keep their order. GCC 14 warns of the larger steps that std::sort would
   /// make.

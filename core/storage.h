@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/device.h"
 
@@ -16,23 +17,18 @@
 namespace norma {
 
 /// Data that a library derived from a block of memory, such as weights in an order of its own.
-class DerivedData {
+class DerivedData : NotCopied {
  public:
-  DerivedData() = default;
   virtual ~DerivedData() = default;
-  DerivedData(const DerivedData&) = delete;
-  DerivedData& operator=(const DerivedData&) = delete;
 };
 
 /// A block of memory that tensors share. Counts the in-place changes made through any of them.
-class Storage {
+class Storage : NotCopied {
  public:
   Storage(size_t bytes, Device device);
   /// Memory of another owner. The destructor calls `release`, which must not be empty, and frees nothing itself.
   Storage(void* data, size_t bytes, Device device, std::function<void()> release);
   ~Storage();
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
 
   [[nodiscard]] void* data() const { return data_; }
   [[nodiscard]] size_t bytes() const { return bytes_; }

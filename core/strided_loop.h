@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 
 namespace norma {
 
@@ -98,51 +99,64 @@ inline int64_t transposed_axis(const StridedLoop<2>& loop) {
   return -1;
 }
 
+/// Counts through axes in row-major order, with the offsets of N operands.
+template <size_t N>
+class Odometer {
+ public:
+  /// Sizes and strides, of which only the first `sizes.size()` count, must outlive it.
+  Odometer(const Sizes& sizes, const std::array<Strides, N>& strides, int64_t position)
+      : sizes_(sizes), strides_(strides), index_(Sizes::filled(sizes.size(), 0)) {
+    for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
+      index_[axis] = position % sizes[axis];
+      position /= sizes[axis];
+      for (size_t n = 0; n < N; ++n) {
+        offsets_[n] += index_[axis] * strides[n][axis];
+      }
+    }
+  }
+  [[nodiscard]] const std::array<int64_t, N>& offsets() const { return offsets_; }
+  void next() {
+    for (int64_t axis = sizes_.size() - 1; axis >= 0; --axis) {
+      const bool turns = ++index_[axis] == sizes_[axis];
+      for (size_t n = 0; n < N; ++n) {
+        offsets_[n] += turns ? strides_[n][axis] - sizes_[axis] * strides_[n][axis] : strides_[n][axis];
+      }
+      if (!turns) {
+        return;
+      }
+      index_[axis] = 0;
+    }
+  }
+
+ private:
+  const Sizes& sizes_;
+  const std::array<Strides, N>& strides_;
+  Sizes index_;
+  std::array<int64_t, N> offsets_{};
+};
+
 /// Calls f(offsets, count, strides) for runs of the innermost axis: offsets of each operand's first element,
 /// how many elements, and each operand's stride, all in elements. Runs of one thread come in order.
 template <size_t N, class F>
 void for_each_run(const StridedLoop<N>& loop, F&& f, int64_t grain = kPointwiseGrain) {
   const int64_t inner = loop.sizes.back();
-  const int64_t outer_axes = loop.sizes.size() - 1;
+  const Sizes outer(std::span<const int64_t>(loop.sizes.begin(), loop.sizes.end() - 1));
   std::array<int64_t, N> inner_strides;
   for (size_t n = 0; n < N; ++n) {
     inner_strides[n] = loop.strides[n].back();
   }
   parallel_for(0, loop.numel(), grain, [&](int64_t begin, int64_t end) {
-    int64_t row = begin / inner;
     int64_t column = begin % inner;
-    Sizes index = Sizes::filled(outer_axes, 0);
-    for (int64_t axis = outer_axes - 1, rest = row; axis >= 0; --axis) {
-      index[axis] = rest % loop.sizes[axis];
-      rest /= loop.sizes[axis];
-    }
-    std::array<int64_t, N> base{};
-    for (size_t n = 0; n < N; ++n) {
-      for (int64_t axis = 0; axis < outer_axes; ++axis) {
-        base[n] += index[axis] * loop.strides[n][axis];
-      }
-    }
-    for (int64_t done = begin; done < end;) {
+    Odometer<N> row(outer, loop.strides, begin / inner);
+    for (int64_t done = begin; done < end; row.next()) {
       const int64_t count = std::min(inner - column, end - done);
-      std::array<int64_t, N> offsets = base;
+      std::array<int64_t, N> offsets = row.offsets();
       for (size_t n = 0; n < N; ++n) {
         offsets[n] += column * inner_strides[n];
       }
       f(offsets, count, inner_strides);
       done += count;
       column = 0;
-      for (int64_t axis = outer_axes - 1; axis >= 0; --axis) {
-        for (size_t n = 0; n < N; ++n) {
-          base[n] += loop.strides[n][axis];
-        }
-        if (++index[axis] < loop.sizes[axis]) {
-          break;
-        }
-        for (size_t n = 0; n < N; ++n) {
-          base[n] -= loop.sizes[axis] * loop.strides[n][axis];
-        }
-        index[axis] = 0;
-      }
     }
   });
 }

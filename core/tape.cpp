@@ -43,40 +43,6 @@ void attach(const Tensor& output, const std::shared_ptr<Node>& node, size_t inde
   impl.node_version = output.version();
 }
 
-/// A node without its function.
-std::shared_ptr<Node> make_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved) {
-  auto node = std::make_shared<Node>();
-  node->name = op;
-  node->sequence = next_sequence++;
-  node->inputs.reserve(inputs.size());
-  for (const Tensor& input : inputs) {
-    node->inputs.push_back(edge_to(op, input));
-  }
-  node->saved.reserve(saved.size());
-  node->saved_numbers.reserve(saved.size());
-  for (size_t i = 0; i < saved.size(); ++i) {
-    if (saved[i].defined()) {
-      node->saved.emplace_back(saved[i], outputs);
-      node->saved_numbers.push_back(static_cast<int32_t>(i));
-    }
-  }
-  for (const Tensor& output : outputs) {
-    node->output_sizes.push_back(output.sizes());
-    node->output_dtypes.push_back(output.dtype());
-  }
-  node->output_hooks.resize(outputs.size());
-  return node;
-}
-
-/// Hangs `node` on those of its outputs that can have a gradient: positions, masks and the like carry none.
-void attach_all(TensorList outputs, const std::shared_ptr<Node>& node) {
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (is_floating(outputs[i].dtype())) {
-      attach(outputs[i], node, i);
-    }
-  }
-}
-
 }  // namespace
 
 bool grad_enabled() {
@@ -85,6 +51,7 @@ bool grad_enabled() {
 void set_grad_enabled(bool enabled) {
   grad_enabled_ = enabled;
 }
+GradModeGuard::GradModeGuard(bool enabled) : Temporarily(grad_enabled_, enabled) {}
 
 bool remakes_outputs() {
   return remakes_outputs_;
@@ -92,8 +59,9 @@ bool remakes_outputs() {
 void set_remakes_outputs(bool on) {
   remakes_outputs_ = on;
 }
+RemakeGuard::RemakeGuard(bool on) : Temporarily(remakes_outputs_, on) {}
 
-void offer_remake(const Tensor& output, RemakeFunction remake) {
+void offer_remake(const Tensor& output, RecomputeFunction recompute) {
   const std::shared_ptr<Node>& node = output.impl().node;
   if (!remakes_outputs_ || node == nullptr) {
     return;
@@ -103,14 +71,15 @@ void offer_remake(const Tensor& output, RemakeFunction remake) {
     node->remake_ops += saved.value().defined() ? 0 : saved.node()->remake_ops;
   }
   if (node->remake_ops < kMostRemakes) {
-    node->remake = std::move(remake);
+    node->recompute = std::move(recompute);
     node->remake_version = output.version();
   }
 }
 
 bool can_be_remade(const Tensor& x) {
   const std::shared_ptr<Node>& node = x.impl().node;
-  return remakes_outputs_ && node != nullptr && node->remake && node->remake_version == x.version();
+  return remakes_outputs_ && node != nullptr && node->recompute && !node->is_part() &&
+         node->remake_version == x.version();
 }
 
 uint64_t next_node_number() {
@@ -128,24 +97,37 @@ bool will_record(TensorList inputs) {
          });
 }
 
-void record_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved,
-                 BackwardFunction backward) {
-  if (will_record(inputs)) {
-    const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved);
-    node->backward = std::move(backward);
-    attach_all(outputs, node);
-  }
-}
-
-Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
-                          RecomputeFunction recompute) {
+bool record_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved,
+                 BackwardFunction backward, RecomputeFunction recompute) {
   if (!will_record(inputs)) {
-    return outputs;
+    return false;
   }
-  const std::shared_ptr<Node> node = make_node(op, inputs, outputs, saved);
+  const auto node = std::make_shared<Node>();
+  node->name = op;
+  node->sequence = next_sequence++;
+  node->backward = std::move(backward);
   node->recompute = std::move(recompute);
-  attach_all(outputs, node);
-  return outputs;
+  node->inputs.reserve(inputs.size());
+  for (const Tensor& input : inputs) {
+    node->inputs.push_back(edge_to(op, input));
+  }
+  node->saved.reserve(saved.size());
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (saved[i].defined()) {
+      node->saved.emplace_back(saved[i], outputs, i);
+    }
+  }
+  node->output_hooks.resize(outputs.size());
+  for (const Tensor& output : outputs) {
+    node->output_sizes.push_back(output.sizes());
+    node->output_dtypes.push_back(output.dtype());
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (is_floating(outputs[i].dtype())) {  // positions, masks and the like carry no gradient
+      attach(outputs[i], node, i);
+    }
+  }
+  return true;
 }
 
 Tensor identity(const Tensor& x) {
@@ -174,20 +156,10 @@ void check_in_place(std::string_view op, const Tensor& x, TensorList other_input
   }
 }
 
-void record_node_in_place(std::string_view op, TensorList inputs, TensorList saved, BackwardFunction backward) {
-  if (will_record(inputs)) {
-    const Tensor& x = inputs[0];
-    const std::shared_ptr<Node> node = make_node(op, inputs, x, saved);
-    node->backward = std::move(backward);
-    attach(x, node, 0);
-    x.storage()->note_recorded_change(x.impl().family);
-  }
-}
-
 // --- saved tensors --------------------------------------------------------------------------------------------
 
-SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs) {
-  version_ = x.version();
+SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs, size_t position)
+    : position_(position), version_(x.version()) {
   if (can_be_remade(x)) {
     node_ = x.impl().node;
     return;
@@ -211,7 +183,7 @@ Tensor SavedTensor::remade() const {
   Tensor result;
   {
     const NoGradGuard no_grad;
-    result = node_->remake(BackwardContext(node_, {}, /* create_graph= */ false));
+    result = node_->recompute(BackwardContext(node_, {}, /* create_graph= */ false))[0];
   }
   if (grad_enabled()) {
     attach(result, node_, output_index_);
@@ -219,12 +191,12 @@ Tensor SavedTensor::remade() const {
   return result;
 }
 
-Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) const {
+Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner) const {
   if (!value_.defined()) {
     return remade();
   }
   check(value_.version() == version_, owner->name,
-        "saved tensor {} ({}) was changed in place: it is at version {}, backward needs version {}", position,
+        "saved tensor {} ({}) was changed in place: it is at version {}, backward needs version {}", position_,
         describe(value_), value_.version(), version_);
   if (!grad_enabled()) {
     return value_;
@@ -241,12 +213,8 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, size_t position) 
 }
 
 Tensor BackwardContext::saved(size_t i) const {
-  const std::vector<int32_t>& numbers = node_->saved_numbers;
-  const auto found = std::lower_bound(numbers.begin(), numbers.end(), static_cast<int32_t>(i));
-  if (found == numbers.end() || *found != static_cast<int32_t>(i)) {
-    return {};
-  }
-  return node_->saved.at(static_cast<size_t>(found - numbers.begin())).unpack(node_, i);
+  const auto found = std::ranges::find(node_->saved, i, &SavedTensor::position);
+  return found == node_->saved.end() ? Tensor() : found->unpack(node_);
 }
 
 // --- nodes ----------------------------------------------------------------------------------------------------
@@ -267,7 +235,6 @@ void take_references(Node& node, std::vector<std::shared_ptr<Node>>& stack) {
   }
   node.inputs.clear();
   node.saved.clear();
-  node.saved_numbers.clear();
 }
 
 }  // namespace
@@ -306,7 +273,7 @@ Tape::Tape(const Tensors& roots, uint64_t first) {
     }
     nodes_.push_back(node);
   }
-  std::sort(nodes_.begin(), nodes_.end(), [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+  std::ranges::sort(nodes_, {}, &Node::sequence);
 }
 
 namespace {
@@ -314,7 +281,7 @@ namespace {
 void visit_part(const Tensors& roots, uint64_t first, const std::function<void(const Tape& tape)>& visit) {
   const Tape part(roots, first);
   for (const std::shared_ptr<Node>& node : part.nodes()) {
-    if (node->recompute) {
+    if (node->is_part()) {
       node->recompute = [visit, inner = std::move(node->recompute)](const BackwardContext& context) {
         const uint64_t begin = next_node_number();
         Tensors outputs = inner(context);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 
 #include <array>
@@ -22,14 +23,15 @@ namespace norma {
 /// A tensor kept for the backward pass together with the version it had.
 class SavedTensor {
  public:
-  /// `outputs` are those of the op that saves x: x may be one of them.
-  SavedTensor(const Tensor& x, std::span<const Tensor> outputs);
+  /// `outputs` are those of the op that saves x as number `position`: x may be one of them.
+  SavedTensor(const Tensor& x, std::span<const Tensor> outputs, size_t position);
 
-  /// The tensor; with its place on the tape if gradients are on. `owner` is the node that saved it as number
-  /// `position`. Throws Error when it was changed in place since.
-  [[nodiscard]] Tensor unpack(const std::shared_ptr<Node>& owner, size_t position) const;
+  /// The tensor; with its place on the tape if gradients are on. `owner` is the node that saved it. Throws Error when
+  /// it was changed in place since.
+  [[nodiscard]] Tensor unpack(const std::shared_ptr<Node>& owner) const;
   /// The tensor without its place on the tape, also if it was changed since; undefined if unpack() remakes it.
   [[nodiscard]] const Tensor& value() const { return value_; }
+  [[nodiscard]] size_t position() const { return position_; }
   [[nodiscard]] bool is_leaf() const { return leaf_ != nullptr; }
   [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }
 
@@ -39,6 +41,7 @@ class SavedTensor {
   Tensor value_;                      // off the tape: a node that kept its own output with its place would own itself
   std::shared_ptr<Node> node_;        // the op that made it, if another one than the owner
   std::shared_ptr<TensorImpl> leaf_;  // the leaf itself, so that second derivatives reach it
+  size_t position_;
   size_t output_index_ = 0;
   int64_t version_ = 0;
   bool is_output_ = false;  // of the owner
@@ -77,13 +80,10 @@ using BackwardFunction = std::function<Tensors(const Tensors& grad_outputs, cons
 /// A BackwardFunction for an op with one output, whose gradient is always defined.
 using UnaryBackwardFunction = std::function<Tensors(const Tensor& grad_output, const BackwardContext& context)>;
 
-/// Records a part of the tape again, and returns its outputs. Runs with gradients on, so that BackwardContext::saved()
-/// gives tensors with their places on the tape.
+/// Computes the outputs of a node again from what it has saved, in the same bits and strides. For a part of the tape it
+/// runs with gradients on, and records that part anew: record_node(). For the only output of an op it runs with
+/// gradients off: offer_remake().
 using RecomputeFunction = std::function<Tensors(const BackwardContext& context)>;
-
-/// Computes an op's only output again from what its node has saved, in the same bits and strides. Runs with gradients
-/// off.
-using RemakeFunction = std::function<Tensor(const BackwardContext& context)>;
 
 /// The destination of one input's gradient: output `output_index` of `node`, or the .grad of `leaf`, or nothing.
 struct Edge {
@@ -95,41 +95,34 @@ struct Edge {
 };
 
 /// One recorded op.
-struct Node {
+struct Node : NotCopied {
   std::string name;
   uint64_t sequence = 0;  ///< order of recording
   std::vector<Edge> inputs;
-  std::vector<SavedTensor> saved;      ///< the defined tensors of the list given to record()
-  std::vector<int32_t> saved_numbers;  ///< the position of each of `saved` in that list
+  std::vector<SavedTensor> saved;  ///< the defined tensors of the list given to record()
   std::vector<Sizes> output_sizes;
   std::vector<DType> output_dtypes;
   std::vector<std::vector<GradientHook>> output_hooks;
-  BackwardFunction backward;
-  /// In place of `backward`, for a node that stands for a part of the tape: see record_recomputed().
+  BackwardFunction backward;  ///< empty: the node stands for a part of the tape, which `recompute` records anew
   RecomputeFunction recompute;
-  RemakeFunction remake;       ///< of output 0; see offer_remake()
-  int64_t remake_version = 0;  ///< of the output that `remake` gives
-  int remake_ops = 0;          ///< number of ops that `remake` runs, those that remake its own inputs included
+  int64_t remake_version = 0;  ///< of the output that `recompute` gives
+  int remake_ops = 0;          ///< number of ops that `recompute` runs, those that remake its own inputs included
   bool released = false;       ///< backward() ran over it and dropped what it had saved
 
-  Node() = default;
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
+  [[nodiscard]] bool is_part() const { return !released && backward == nullptr && recompute != nullptr; }
   ~Node();  // takes long chains apart without recursion
 };
 
-/// Puts an op on the tape, unless gradients are off or no input requires one. `saved` holds all tensors that backward
-/// will need. Ops call Op::record() (core/op.h), which calls this.
-void record_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved,
-                 BackwardFunction backward);
-
-/// Puts one node on the tape in the place of all ops between `inputs` and `outputs`, and returns the outputs. It keeps
+/// Puts an op on the tape, unless gradients are off or no input requires one; returns whether it did. `saved` holds all
+/// tensors that backward will need. Ops call Op::record() (core/op.h), which calls this.
+///
+/// With `recompute` in place of `backward` the node stands for all ops between `inputs` and `outputs`, and keeps
 /// `saved` and nothing else. When backward() comes to it, `recompute` runs those ops again: what they record takes the
 /// node's place, and is walked and dropped before backward() goes on (Chen et al., "Training deep nets with sublinear
-/// memory cost", 2016). The inputs must hold every tensor that requires a gradient and comes from outside.
+/// memory cost", 2016). The inputs must then hold every tensor that requires a gradient and comes from outside.
 /// nn/checkpoint.h does this for modules.
-Tensors record_recomputed(std::string_view op, const Tensors& inputs, const Tensors& outputs, const Tensors& saved,
-                          RecomputeFunction recompute);
+bool record_node(std::string_view op, TensorList inputs, TensorList outputs, TensorList saved,
+                 BackwardFunction backward, RecomputeFunction recompute = {});
 
 /// An output is kept, and not remade, where so many ops or more would run to remake it: chains of remade outputs stay
 /// short.
@@ -139,26 +132,20 @@ inline constexpr int kMostRemakes = 4;
 /// save it keep its node instead, so that its memory is free as soon as nobody else needs it, and each of them computes
 /// it again in backward. For outputs that cost little beside the ops that save them: those of norms and activations.
 /// Does nothing without a guard, if the op was not recorded, or if kMostRemakes ops or more would run for the output.
-void offer_remake(const Tensor& output, RemakeFunction remake);
+void offer_remake(const Tensor& output, RecomputeFunction recompute);
 /// True iff an op that saves x keeps no memory of x's.
 bool can_be_remade(const Tensor& x);
 
-/// True iff outputs are remade on this thread. Ops ask it before they make a RemakeFunction.
+/// True iff outputs are remade on this thread. Ops ask it before they make a RecomputeFunction.
 bool remakes_outputs();
 void set_remakes_outputs(bool on);
 
 /// Outputs are remade for as long as it lives, if it is `on`: offer_remake(). It need not live during backward().
-class RemakeGuard {
+class RemakeGuard : Temporarily<bool> {
  public:
-  explicit RemakeGuard(bool on = true) : before_(remakes_outputs()) { set_remakes_outputs(on); }
-  ~RemakeGuard() { set_remakes_outputs(before_); }
-  RemakeGuard(const RemakeGuard&) = delete;
-  RemakeGuard& operator=(const RemakeGuard&) = delete;
-
- private:
-  bool before_;
+  explicit RemakeGuard(bool on = true);
 };
-/// x with a place of its own on the tape, behind x, and the same storage. Its gradient comes from its own uses alone.
+/// x with a place of its own on the tape, after x, and the same storage. Its gradient comes from its own uses alone.
 Tensor identity(const Tensor& x);
 
 /// True iff x is a view without history (a node), but a recorded op has changed the view's memory since: its base has a
@@ -173,8 +160,6 @@ bool will_record(TensorList inputs);
 /// change would be recorded, when x is a leaf that requires a gradient or a view (whose base would keep an old
 /// history).
 void check_in_place(std::string_view op, const Tensor& x, TensorList other_inputs = {});
-/// record_node() for an op that has changed inputs[0], its output, in place.
-void record_node_in_place(std::string_view op, TensorList inputs, TensorList saved, BackwardFunction backward);
 
 // --- running it backwards -------------------------------------------------------------------------------------
 
@@ -223,15 +208,9 @@ bool grad_enabled();
 void set_grad_enabled(bool enabled);
 
 /// Sets whether gradients are on for as long as it lives.
-class GradModeGuard {
+class GradModeGuard : Temporarily<bool> {
  public:
-  explicit GradModeGuard(bool enabled) : before_(grad_enabled()) { set_grad_enabled(enabled); }
-  ~GradModeGuard() { set_grad_enabled(before_); }
-  GradModeGuard(const GradModeGuard&) = delete;
-  GradModeGuard& operator=(const GradModeGuard&) = delete;
-
- private:
-  bool before_;
+  explicit GradModeGuard(bool enabled);
 };
 
 /// Nothing is recorded while it lives.
@@ -242,15 +221,9 @@ class NoGradGuard : public GradModeGuard {
 
 /// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error
 /// that names the op. Slow: for finding a bug.
-class AnomalyGuard {
+class AnomalyGuard : Temporarily<bool> {
  public:
   AnomalyGuard();
-  ~AnomalyGuard();
-  AnomalyGuard(const AnomalyGuard&) = delete;
-  AnomalyGuard& operator=(const AnomalyGuard&) = delete;
-
- private:
-  bool before_;
 };
 
 // --- looking at it --------------------------------------------------------------------------------------------
@@ -282,7 +255,7 @@ class Tape {
 };
 
 /// Calls `visit` for the tape that leads to `roots`, and during each later backward() for every part of it that is
-/// recorded again there (record_recomputed()), before that part is walked.
+/// recorded again there (Node::is_part()), before that part is walked.
 void visit_tape(const Tensors& roots, const std::function<void(const Tape& tape)>& visit);
 
 /// The number that the next recorded op will have (Node::sequence). Ops that a thread records between two calls

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -53,11 +54,8 @@ std::vector<size_t> saved_bytes_by_node(const std::vector<std::shared_ptr<Node>>
 }  // namespace
 
 size_t Tape::saved_bytes() const {
-  size_t sum = 0;
-  for (const size_t bytes : saved_bytes_by_node(nodes_)) {
-    sum += bytes;
-  }
-  return sum;
+  const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
+  return std::accumulate(bytes.begin(), bytes.end(), size_t{0});
 }
 
 std::string Tape::summary() const {
@@ -73,7 +71,7 @@ std::string Tape::summary() const {
   const std::vector<size_t> bytes = saved_bytes_by_node(nodes_);
   size_t recomputed = 0;
   for (size_t i = 0; i < nodes_.size(); ++i) {
-    recomputed += nodes_[i]->recompute ? 1 : 0;
+    recomputed += nodes_[i]->is_part() ? 1 : 0;
     Line& line = lines[{nodes_[i]->name, to_string(nodes_[i]->output_dtypes.front())}];
     for (Line* sum : {&line, &total}) {
       ++sum->count;

@@ -168,9 +168,7 @@ const Tensor& Tensor::grad() const {
 
 void Tensor::set_grad(const Tensor& gradient) {
   if (gradient.defined()) {
-    check_sizes("set_grad", "gradient", gradient, sizes());
-    check_dtype("set_grad", "gradient", gradient, dtype());
-    check_device("set_grad", "gradient", gradient, device());
+    check_like("set_grad", "gradient", gradient, sizes(), *this);
   }
   impl_->grad = gradient;
 }
@@ -261,6 +259,13 @@ void check_device(std::string_view op, std::string_view argument, const Tensor& 
   if (!(x.device() == expected)) {
     fail(op, "{}: expected device {}, got {}", argument, to_string(expected), to_string(x.device()));
   }
+}
+
+void check_like(std::string_view op, std::string_view argument, const Tensor& x, const Sizes& expected,
+                const Tensor& like) {
+  check_sizes(op, argument, x, expected);
+  check_dtype(op, argument, x, like.dtype());
+  check_device(op, argument, x, like.device());
 }
 
 }  // namespace norma

@@ -172,5 +172,8 @@ void check_dtype(std::string_view op, std::string_view argument, const Tensor& x
 void check_floating(std::string_view op, std::string_view argument, const Tensor& x);
 /// "op: argument: expected device cpu, got cuda:0"
 void check_device(std::string_view op, std::string_view argument, const Tensor& x, Device expected);
+/// check_sizes(), then check_dtype() and check_device() for those of `like`.
+void check_like(std::string_view op, std::string_view argument, const Tensor& x, const Sizes& expected,
+                const Tensor& like);
 
 }  // namespace norma

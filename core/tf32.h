@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 namespace norma {
 
 /// True iff float32 convolutions and matrix products on CUDA may use TF32, which keeps 10 of each operand's 23 fraction
@@ -8,12 +10,10 @@ bool allow_tf32();
 void set_allow_tf32(bool allow);
 
 /// Allows TF32, or forbids it, while it lives.
-class Tf32Guard {
+class Tf32Guard : NotCopied {
  public:
   explicit Tf32Guard(bool allow) : before_(allow_tf32()) { set_allow_tf32(allow); }
   ~Tf32Guard() { set_allow_tf32(before_); }
-  Tf32Guard(const Tf32Guard&) = delete;
-  Tf32Guard& operator=(const Tf32Guard&) = delete;
 
  private:
   bool before_;

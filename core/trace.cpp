@@ -2,8 +2,6 @@
 
 #include "base/error.h"
 
-#include <utility>
-
 namespace norma {
 
 namespace {
@@ -21,11 +19,7 @@ Trace::~Trace() {
   current = nullptr;
 }
 
-TracePause::TracePause() : before_(std::exchange(current, nullptr)) {}
-
-TracePause::~TracePause() {
-  current = before_;
-}
+TracePause::TracePause() : Temporarily(current, static_cast<Trace*>(nullptr)) {}
 
 bool is_tracing() {
   return current != nullptr;

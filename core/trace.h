@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 
 #include <cstdint>
@@ -27,12 +28,10 @@ struct TracedOp {
 
 /// While it lives, this thread's ops are noted, and it keeps their tensors alive. Throws Error if this thread has
 /// another Trace.
-class Trace {
+class Trace : NotCopied {
  public:
   Trace();
   ~Trace();
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
 
   [[nodiscard]] const std::vector<TracedOp>& ops() const { return ops_; }
 
@@ -43,15 +42,9 @@ class Trace {
 };
 
 /// While it lives, this thread's ops are not noted: for an op that is made of others, and is noted as one.
-class TracePause {
+class TracePause : Temporarily<Trace*> {
  public:
   TracePause();
-  ~TracePause();
-  TracePause(const TracePause&) = delete;
-  TracePause& operator=(const TracePause&) = delete;
-
- private:
-  Trace* before_;
 };
 
 /// True iff this thread's ops are noted.

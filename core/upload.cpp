@@ -32,7 +32,7 @@ Tensor Upload::operator()(const Tensor& x) {
     return to_device(x, device_);
   }
   (void)device_functions.at("upload", device_);  // makes it the current one, to which events belong
-  // A block that was free at the call before is free behind the work before the last step, for which a copy need not
+  // A block that was free at the call before is free after the work before the last step, for which a copy need not
   // wait. So the blocks that are free by now are for the next call.
   Block* block = find_free(bytes);
   note_free_blocks();
@@ -56,7 +56,7 @@ Upload::Block* Upload::find_free(size_t bytes) {
   return found == blocks_.end() ? nullptr : &*found;
 }
 
-/// A block that nobody holds is free behind the work that the device has now.
+/// A block that nobody holds is free after the work that the device has now.
 void Upload::note_free_blocks() {
   for (Block& block : blocks_) {
     if (!block.is_free && block.memory.use_count() == 1) {

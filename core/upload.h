@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/event.h"
 #include "core/tensor.h"
 
@@ -10,12 +11,10 @@
 namespace norma {
 
 /// The copies of an Upload. Each kind of device whose work is not done at once has a class of its own.
-class UploadStream {
+class UploadStream : NotCopied {
  public:
   UploadStream() = default;
   virtual ~UploadStream() = default;
-  UploadStream(const UploadStream&) = delete;
-  UploadStream& operator=(const UploadStream&) = delete;
 
   /// Copies memory of the host to the device, beside the device's other work, but not before the work that `after` saw.
   /// On return `host` is the caller's again, and all work that the device is given from then on sees the copy.
@@ -43,7 +42,7 @@ class Upload {
  private:
   struct Block {
     std::shared_ptr<Storage> memory;
-    std::unique_ptr<DeviceEvent> free;  ///< recorded behind the last use of the block
+    std::unique_ptr<DeviceEvent> free;  ///< recorded after the last use of the block
     bool is_free = false;               ///< nobody holds the block, and `free` is recorded
   };
 

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
-#include "base/parse_number.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -12,10 +11,10 @@
 
 #include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <regex>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -33,21 +32,8 @@ std::filesystem::path folder_of(const std::filesystem::path& file) {
 
 /// True for the name of a temporary file of `target`: "last.safetensors.4711-0.tmp", by process 4711.
 bool is_temporary_of(std::string_view name, std::string_view target) {
-  if (!name.starts_with(target) || !name.ends_with(kSuffix)) {
-    return false;
-  }
-  name.remove_prefix(target.size());
-  if (name.size() <= kSuffix.size() || name.front() != '.') {
-    return false;
-  }
-  const std::string_view numbers = name.substr(1, name.size() - 1 - kSuffix.size());
-  const char* const end = numbers.data() + numbers.size();
-  pid_t process = 0;
-  const auto [dash, error] = std::from_chars(numbers.data(), end, process);
-  if (error != std::errc() || process <= 0 || dash == end || *dash != '-') {
-    return false;
-  }
-  return parse_number<int>({dash + 1, end}).has_value();
+  static const std::regex numbers(R"(\.[1-9]\d*-\d+\.tmp)");
+  return name.starts_with(target) && std::regex_match(name.begin() + target.size(), name.end(), numbers);
 }
 
 /// Removes a temporary file unless somebody is writing it.

@@ -1,4 +1,4 @@
-#include "data/datasets.h"
+#include "data/dataset.h"
 
 #include "base/error.h"
 #include "base/excerpt.h"
@@ -6,7 +6,7 @@
 #include "core/allocator.h"
 #include "data/atomic_file.h"
 #include "data/image_formats.h"
-#include "data/image_tensor.h"
+#include "data/transform.h"
 
 #include <fmt/ranges.h>
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 // All JSON that comes from files is read with these functions.
@@ -43,43 +44,27 @@ inline constexpr bool kIsOptional = false;
 template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 
+/// Whether a value is a T, and what that is.
 template <class T>
-const char* json_type() {
+std::pair<bool, const char*> json_fits(const nlohmann::json& value) {
   if constexpr (std::is_same_v<T, bool>) {
-    return "true or false";
+    return {value.is_boolean(), "true or false"};
   } else if constexpr (std::is_unsigned_v<T>) {
-    return "a whole number of at least 0";
+    return {value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<T>::max(),
+            "a whole number of at least 0"};
   } else if constexpr (std::is_integral_v<T>) {
-    return "a whole number";
+    return {value.is_number_unsigned()
+                ? value.get<uint64_t>() <= uint64_t{std::numeric_limits<T>::max()}
+                : value.is_number_integer() && value.get<int64_t>() >= int64_t{std::numeric_limits<T>::min()},
+            "a whole number"};
   } else if constexpr (std::is_floating_point_v<T>) {
-    return "a number";
+    return {value.is_number(), "a number"};
   } else if constexpr (kIsVector<T>) {
-    return "a list";
+    return {value.is_array(), "a list"};
   } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
-    return "an object";
+    return {value.is_object(), "an object"};
   } else {
-    return "a text";
-  }
-}
-
-template <class T>
-bool json_fits(const nlohmann::json& value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return value.is_boolean();
-  } else if constexpr (std::is_unsigned_v<T>) {
-    return value.is_number_unsigned() && value.get<uint64_t>() <= std::numeric_limits<T>::max();
-  } else if constexpr (std::is_integral_v<T>) {
-    return value.is_number_unsigned()
-               ? value.get<uint64_t>() <= uint64_t{std::numeric_limits<T>::max()}
-               : value.is_number_integer() && value.get<int64_t>() >= int64_t{std::numeric_limits<T>::min()};
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return value.is_number();
-  } else if constexpr (kIsVector<T>) {
-    return value.is_array();
-  } else if constexpr (std::is_same_v<T, std::map<std::string, std::string>>) {
-    return value.is_object();
-  } else {
-    return value.is_string();
+    return {value.is_string(), "a text"};
   }
 }
 
@@ -92,8 +77,8 @@ T json_as(std::string_view op, const std::string& name, const nlohmann::json& va
   if constexpr (detail::kIsOptional<T>) {
     return value.is_null() ? T{} : T{json_as<typename T::value_type>(op, name, value)};
   } else {
-    check(detail::json_fits<T>(value), op, "{}: expected {}, got {}", excerpt(name), detail::json_type<T>(),
-          json_excerpt(value));
+    const auto [fits, expected] = detail::json_fits<T>(value);
+    check(fits, op, "{}: expected {}, got {}", excerpt(name), expected, json_excerpt(value));
     if constexpr (detail::kIsVector<T>) {
       T list;
       for (const nlohmann::json& item : value) {

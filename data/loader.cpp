@@ -3,10 +3,12 @@
 #include "base/error.h"
 #include "base/range.h"
 #include "core/allocator.h"
+#include "core/copy.h"
 #include "core/cpu/host_memory.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/share.h"
+#include "ops/image/normalize.h"
 
 #include <pthread.h>
 
@@ -70,6 +72,17 @@ Tensor first_images(const Tensor& x, int64_t count) {
 }
 
 }  // namespace
+
+Tensor images_on(const Batch& batch, Device device) {
+  Tensor images = to_device(batch.images, device);
+  if (images.dtype() != DType::uint8) {
+    return images;
+  }
+  const auto& [lambda, cutmix, box] = batch.mix;
+  return normalize_images(
+      images, to_device(batch.table, device),
+      {.lambda = lambda, .cutmix = cutmix, .top = box.top, .left = box.left, .height = box.height, .width = box.width});
+}
 
 class Loader::Implementation {
  public:

@@ -267,16 +267,13 @@ std::string PickleValue::describe() const {
           return fmt::format("'{}'", excerpt(value));
         } else if constexpr (std::is_same_v<T, Tuple>) {
           return fmt::format("a tuple of {}", value.items.size());
-        } else if constexpr (std::is_same_v<T, List>) {
-          return "a list";
-        } else if constexpr (std::is_same_v<T, Dict>) {
-          return "a dict";
         } else if constexpr (std::is_same_v<T, Global> || std::is_same_v<T, Opaque>) {
           return excerpt(value.name);
-        } else if constexpr (std::is_same_v<T, LongInteger>) {
-          return "a long integer";
         } else {
-          return "an object";
+          return std::is_same_v<T, List>          ? "a list"
+                 : std::is_same_v<T, Dict>        ? "a dict"
+                 : std::is_same_v<T, LongInteger> ? "a long integer"
+                                                  : "an object";
         }
       },
       content);

@@ -1,4 +1,4 @@
-#include "data/pytorch_file.h"
+#include "data/tensor_file.h"
 
 #include "base/error.h"
 #include "base/excerpt.h"
@@ -7,7 +7,6 @@
 #include "core/factory.h"
 #include "core/storage.h"
 #include "data/pickle.h"
-#include "data/zip_archive.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "data/datasets.h"
+#include "data/dataset.h"
 
 #include "base/error.h"
 #include "core/random.h"

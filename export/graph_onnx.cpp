@@ -73,64 +73,50 @@ std::string Graph::add_constant(const std::string& name, const Tensor& x) {
   return name;
 }
 
+std::string Graph::shared_constant(const std::string& text, const std::string& type, const Tensor& x) {
+  std::string& name = constants_by_text_[text];
+  return name.empty() ? name = add_constant(new_name(type), x) : name;
+}
+
 std::string Graph::number(double value, DType dtype) {
-  std::string& name = constants_by_text_[fmt::format("{} {}", to_string(dtype), value)];
-  if (name.empty()) {
-    name = add_constant(new_name("number"), full({}, value, {.dtype = dtype, .device = kCpu}));
-  }
-  return name;
+  return shared_constant(fmt::format("{} {}", to_string(dtype), value), "number",
+                         full({}, value, {.dtype = dtype, .device = kCpu}));
 }
 
 std::string Graph::numbers(double value, int64_t count, DType dtype) {
-  std::string& name = constants_by_text_[fmt::format("{} {} times {}", to_string(dtype), count, value)];
-  if (name.empty()) {
-    name = add_constant(new_name("numbers"), full({count}, value, {.dtype = dtype, .device = kCpu}));
-  }
-  return name;
+  return shared_constant(fmt::format("{} {} times {}", to_string(dtype), count, value), "numbers",
+                         full({count}, value, {.dtype = dtype, .device = kCpu}));
 }
 
 std::string Graph::integers(const std::vector<int64_t>& values) {
-  std::string& name = constants_by_text_[fmt::format("{}", values)];
-  if (name.empty()) {
-    name = add_constant(new_name("integers"), from_vector(values, {static_cast<int64_t>(values.size())},
-                                                          {.dtype = DType::int64, .device = kCpu}));
-  }
-  return name;
-}
-
-std::string Graph::transpose(const std::string& input, const std::vector<int64_t>& order) {
-  std::string from = input;
-  std::vector<int64_t> axes = order;
-  if (const auto before = transposes_.find(input); before != transposes_.end()) {
-    from = before->second.first;
-    for (int64_t& axis : axes) {
-      axis = before->second.second[static_cast<size_t>(axis)];
-    }
-  }
-  if (std::ranges::is_sorted(axes)) {
-    return from;
-  }
-  const std::string output = new_name("Transpose");
-  ::onnx::NodeProto& node = nodes_.emplace_back();
-  node.set_op_type("Transpose");
-  node.set_name(output);
-  node.add_input(from);
-  node.add_output(output);
-  ::onnx::AttributeProto& perm = *node.add_attribute();
-  perm.set_name("perm");
-  perm.set_type(::onnx::AttributeProto::INTS);
-  for (const int64_t axis : axes) {
-    perm.add_ints(axis);
-  }
-  transposes_[output] = {from, axes};
-  return output;
+  return shared_constant(
+      fmt::format("{}", values), "integers",
+      from_vector(values, {static_cast<int64_t>(values.size())}, {.dtype = DType::int64, .device = kCpu}));
 }
 
 std::string Graph::add(const std::string& type, const std::vector<std::string>& inputs, Attributes attributes,
                        const std::string& comment) {
   if (type == "Transpose") {
-    return transpose(inputs.at(0), std::get<std::vector<int64_t>>(attributes.begin()->second));
+    std::string from = inputs.at(0);
+    auto axes = std::get<std::vector<int64_t>>(attributes.begin()->second);
+    if (const auto before = transposes_.find(from); before != transposes_.end()) {
+      for (int64_t& axis : axes) {
+        axis = before->second.second[static_cast<size_t>(axis)];
+      }
+      from = before->second.first;
+    }
+    if (std::ranges::is_sorted(axes)) {
+      return from;
+    }
+    const std::string output = add_node(type, {from}, {{"perm", axes}}, comment);
+    transposes_[output] = {from, axes};
+    return output;
   }
+  return add_node(type, inputs, attributes, comment);
+}
+
+std::string Graph::add_node(const std::string& type, const std::vector<std::string>& inputs, Attributes attributes,
+                            const std::string& comment) {
   const std::string output = new_name(type);
   ::onnx::NodeProto& node = nodes_.emplace_back();
   node.set_op_type(type);

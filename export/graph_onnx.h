@@ -1,13 +1,15 @@
 #pragma once
 
-#include "core/tensor.h"
+#include "core/trace.h"
 
 #include <onnx/onnx_pb.h>
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <map>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -70,7 +72,10 @@ class Graph {
 
   std::string new_name(const std::string& type);
   std::string add_constant(const std::string& name, const Tensor& x);
-  std::string transpose(const std::string& input, const std::vector<int64_t>& order);
+  /// x, under one name for each text.
+  std::string shared_constant(const std::string& text, const std::string& type, const Tensor& x);
+  std::string add_node(const std::string& type, const std::vector<std::string>& inputs, Attributes attributes,
+                       const std::string& comment);
 
   int64_t opset_;
   std::vector<::onnx::NodeProto> nodes_;
@@ -88,5 +93,47 @@ class Graph {
 
 /// The number that ONNX has for a dtype. Throws Error for one that it lacks.
 int32_t onnx_dtype(DType dtype);
+
+/// An op of the trace that is to become nodes.
+struct Op {
+  const TracedOp& traced;
+
+  [[nodiscard]] const std::string& name() const { return traced.op; }
+  [[nodiscard]] const Tensor& x() const { return traced.inputs.at(0); }
+  [[nodiscard]] const Tensor& y() const { return traced.outputs.at(0); }
+  [[nodiscard]] bool has(std::string_view name) const { return traced.attributes.contains(name); }
+  /// Attributes; std::out_of_range for one that the op did not describe.
+  template <class T>
+  [[nodiscard]] const T& get(std::string_view name) const {
+    const auto found = traced.attributes.find(name);
+    if (found == traced.attributes.end()) {
+      throw std::out_of_range(traced.op + ": " + std::string(name));
+    }
+    return std::get<T>(found->second);
+  }
+  [[nodiscard]] int64_t integer(std::string_view name) const { return get<int64_t>(name); }
+  [[nodiscard]] double real(std::string_view name) const { return get<double>(name); }
+  [[nodiscard]] const std::string& text(std::string_view name) const { return get<std::string>(name); }
+  [[nodiscard]] const std::vector<int64_t>& list(std::string_view name) const {
+    return get<std::vector<int64_t>>(name);
+  }
+};
+
+/// Adds the nodes of an op and returns the name of its result.
+using Lowering = std::function<std::string(Graph& graph, const Op& op)>;
+/// The lowering of an op of this name; null if ONNX has none. A norm has none here: is_norm() knows it by its
+/// attributes.
+const Lowering* find_lowering(const std::string& name);
+
+/// True iff the op is a norm of ops/norm.
+bool is_norm(const Op& op);
+std::string lower_norm(Graph& graph, const Op& op);
+
+/// y = activation(x)
+std::string lower_activation(Graph& graph, const std::string& activation, const std::string& x, DType dtype);
+
+/// Reshapes x from the sizes `from` to `to`. If both begin with the same size, the node takes the first size from its
+/// input, so that the file serves any batch size.
+std::string reshape(Graph& graph, const std::string& x, const Sizes& from, const Sizes& to);
 
 }  // namespace norma::exporter

@@ -3,7 +3,7 @@
 #include "core/tape.h"
 #include "core/trace.h"
 #include "core/version.h"
-#include "export/lower_onnx.h"
+#include "export/graph_onnx.h"
 #include "export/onnx.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/join.h"
@@ -80,15 +80,14 @@ void check_same_op(const Graph& graph, const TracedOp& op, const TracedOp& other
             "{}: {} depends on the input of the network by an op that is not described (core/trace.h)", op.op, name);
     } else {
       const bool same = std::visit(
-          [&]<class T>(const T& one) {
-            const auto* const another = std::get_if<T>(&found->second);
-            if constexpr (std::is_same_v<T, Tensor>) {
-              return true;
+          []<class A, class B>(const A& one, const B& another) {
+            if constexpr (std::is_same_v<A, B> && !std::is_same_v<A, Tensor>) {
+              return one == another;
             } else {
-              return another != nullptr && one == *another;
+              return false;
             }
           },
-          value);
+          value, found->second);
       check(same, kOp, "{}: {}: expected the same value for every input", op.op, name);
     }
   }
@@ -137,11 +136,6 @@ Tensor other_input(const Tensor& example, bool more_images) {
 
 /// The nodes of all ops of `pass` that depend on its input. `other`, with another input, must have done the same.
 Graph graph_of(const nn::Module& module, const Pass& pass, const Pass& other, const OnnxOptions& options) {
-  exporter::Lowerings lowerings;
-  exporter::add_convolutions(lowerings);
-  exporter::add_pointwise(lowerings);
-  exporter::add_reductions(lowerings);
-  exporter::add_shapes(lowerings);
   Graph graph(options.opset);
   for (const auto& [name, x] : module.state_dict()) {
     graph.name_constant(x, name);
@@ -166,9 +160,9 @@ Graph graph_of(const nn::Module& module, const Pass& pass, const Pass& other, co
       check_divisor(traced, other.ops[i]);
     }
     const Op op{traced};
-    const auto lowering = lowerings.find(traced.op);
-    check(exporter::is_norm(op) || lowering != lowerings.end(), kOp, "expected ops that ONNX has, got {}", traced.op);
-    graph.define(op.y(), exporter::is_norm(op) ? lower_norm(graph, op) : lowering->second(graph, op));
+    const exporter::Lowering* const lowering = exporter::find_lowering(traced.op);
+    check(exporter::is_norm(op) || lowering != nullptr, kOp, "expected ops that ONNX has, got {}", traced.op);
+    graph.define(op.y(), exporter::is_norm(op) ? lower_norm(graph, op) : (*lowering)(graph, op));
   }
   check(graph.depends_on_input(pass.output), kOp,
         "expected an output that depends on the input by ops that are described (core/trace.h)");

@@ -1,4 +1,4 @@
-#include "export/lower_onnx.h"
+#include "export/graph_onnx.h"
 #include "ops/norm/spec.h"
 
 #include <fmt/format.h>

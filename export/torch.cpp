@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "core/version.h"
-#include "export/torch_norms.h"
 #include "models/state_dict_names.h"
 #include "nn/norm/factory.h"
 #include "ops/shape/view.h"
@@ -11,17 +10,113 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
+#include <regex>
 #include <set>
+#include <string_view>
 
 namespace norma {
 
 namespace {
 
-using exporter::PythonNorm;
-
 constexpr const char* kOp = "export_torch";
+
+using nn::NormChoice;
+
+constexpr const char* kDynamicTanh = R"(class DynamicTanh(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.alpha, self.weight, self.bias = (nn.Parameter(torch.ones(size)) for size in (1, channels, channels))
+
+    def forward(self, x):
+        return torch.tanh(self.alpha * x) * self.weight[:, None, None] + self.bias[:, None, None]
+)";
+
+constexpr const char* kDynamicErf = R"(class DynamicErf(nn.Module):
+    def __init__(self, channels):
+        super().__init__()
+        self.alpha, self.shift = nn.Parameter(torch.ones(1)), nn.Parameter(torch.zeros(1))
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels))
+
+    def forward(self, x):
+        return torch.erf(self.alpha * x + self.shift) * self.weight[:, None, None] + self.bias[:, None, None]
+)";
+
+constexpr const char* kSeedNorm = R"(class SeedNorm(nn.Module):
+    def __init__(self, channels, eps):
+        super().__init__()
+        self.eps = eps
+        self.weight, self.alpha, self.beta = (nn.Parameter(torch.ones(channels)) for _ in range(3))
+
+    def forward(self, x):
+        weight, alpha, beta = (p[:, None, None] for p in (self.weight, self.alpha, self.beta))
+        scale = weight + torch.tanh((x * beta).sum(1, keepdim=True)) * alpha
+        return scale * x * torch.rsqrt(x.square().mean(1, keepdim=True) + self.eps)
+)";
+
+/// ", name=value" unless the value is `otherwise`, PyTorch's.
+std::string argument(const NormChoice& norm, const std::string& name, const std::string& otherwise) {
+  const auto found = norm.options.find(name);
+  if (found == norm.options.end() || found->second.empty() || found->second == otherwise) {
+    return "";
+  }
+  const std::string& value = found->second;
+  const std::string text = value == "true" ? "True" : value == "false" ? "False" : value == "none" ? "None" : value;
+  return fmt::format(", {}={}", name, text);
+}
+
+std::string groups(const NormChoice& norm) {
+  return norm.groups               ? fmt::format("{}", *norm.groups)
+         : norm.channels_per_group ? fmt::format("channels // {}", *norm.channels_per_group)
+                                   : "max(n for n in range(1, 33) if channels % n == 0)";
+}
+
+/// The layer of a norm in Python.
+struct PythonNorm {
+  const char* name;
+  const char* call;             ///< makes it for `channels`; {name} is an option, {name=X} an argument unless it is X
+  const char* import = "";      ///< a line that imports what `call` names
+  const char* definition = "";  ///< of a class that `call` names
+};
+
+constexpr const char* kBatchNorm =
+    "nn.BatchNorm2d(channels{eps=}{momentum=0.1}{affine=true}{track_running_stats=true})";
+constexpr std::array kPythonNorms = {
+    PythonNorm{"batch", kBatchNorm},
+    PythonNorm{"sync_batch", kBatchNorm},
+    PythonNorm{"ghost_batch", kBatchNorm},
+    PythonNorm{"batch_renorm", kBatchNorm},
+    PythonNorm{"frozen_batch", "FrozenBatchNorm2d(channels{eps=})", "from torchvision.ops import FrozenBatchNorm2d"},
+    PythonNorm{"instance", "nn.InstanceNorm2d(channels{eps=}{momentum=0.1}{affine=false}{track_running_stats=false})"},
+    PythonNorm{"group", "nn.GroupNorm({groups}, channels{eps=}{affine=true})"},
+    PythonNorm{"layer2d", "LayerNorm2d(channels{eps=}{affine=true})", "from timm.layers import LayerNorm2d"},
+    PythonNorm{"rms2d", "RmsNorm2d(channels{eps=}{affine=true})", "from timm.layers import RmsNorm2d"},
+    PythonNorm{"simple2d", "SimpleNorm2d(channels{eps=}{affine=true})", "from timm.layers import SimpleNorm2d"},
+    PythonNorm{"evonorm_b0", "EvoNorm2dB0(channels{eps=}{momentum=0.1})", "from timm.layers import EvoNorm2dB0"},
+    PythonNorm{"evonorm_s0", "EvoNorm2dS0(channels, groups={groups}{eps=})", "from timm.layers import EvoNorm2dS0"},
+    PythonNorm{"frn", "FilterResponseNormTlu2d(channels{eps=})", "from timm.layers import FilterResponseNormTlu2d"},
+    PythonNorm{"grn", "GlobalResponseNorm(channels{eps=}, channels_last=False)",
+               "from timm.layers.grn import GlobalResponseNorm"},
+    PythonNorm{"local_response", "nn.LocalResponseNorm({size}{alpha=}{beta=}{k=})"},
+    PythonNorm{"dyt", "DynamicTanh(channels)", "", kDynamicTanh},
+    PythonNorm{"derf", "DynamicErf(channels)", "", kDynamicErf},
+    PythonNorm{"seednorm", "SeedNorm(channels{eps=})", "", kSeedNorm},
+    PythonNorm{"none", "nn.Identity()"}};
+
+std::string call_of(const PythonNorm& layer, const NormChoice& norm) {
+  static const std::regex slot(R"(\{(\w+)(=?)([^}]*)\})");
+  std::string call = layer.call;
+  for (std::smatch found; std::regex_search(call, found, slot);) {
+    const std::string name = found[1];
+    const std::string value = found[2].length() > 0 ? argument(norm, name, found[3])
+                              : name == "groups"    ? groups(norm)
+                                                    : norm.options.at(name);
+    call.replace(static_cast<size_t>(found.position()), static_cast<size_t>(found.length()), value);
+  }
+  return call;
+}
 
 /// What the program is made of.
 struct Parts {
@@ -50,31 +145,41 @@ Tensor tensor_of(const nn::NamedTensors& state, const std::string& name) {
   return found == state.end() ? Tensor() : found->second;
 }
 
-/// A function `name` of Python that makes a norm, with what it needs.
-void add_norm(Parts& parts, const std::string& name, const PythonNorm& norm) {
-  if (!norm.import.empty()) {
-    parts.imports.insert(norm.import);
-  }
-  if (norm.call.starts_with("nn.") || !norm.definition.empty()) {
-    parts.imports.insert("from torch import nn");
-  }
-  if (!norm.definition.empty()) {
-    parts.definitions.push_back(norm.definition);
-  }
-  if (!norm.note.empty()) {
-    parts.notes = fmt::format(
-        "\n\nIt evaluates as in Norma. In training, {} is another norm than PyTorch's batch norm.\n", norm.note);
-  }
-  parts.definitions.push_back(
-      norm.drops_bias ? fmt::format("def {}(channels, **_):\n    layer = {}\n    layer.bias = None\n    return layer\n",
-                                    name, norm.call)
-                      : fmt::format("def {}(channels, **_):\n    return {}\n", name, norm.call));
+/// Neither library has a zero-centred weight, or RMS norms of groups.
+bool has_plain_weight(const NormChoice& norm) {
+  return !norm.flag("offset", false) && norm.count("groups", 1) == 1;
 }
 
-PythonNorm checked_norm(const nn::NormChoice& choice) {
-  const std::optional<PythonNorm> norm = exporter::python_norm(choice);
-  check(norm.has_value(), kOp, "norm: expected one that PyTorch, torchvision or timm has, got {}", choice.name);
-  return *norm;
+/// A function `name` of Python that makes a norm whose choice has all options (models::complete_norm()), with what it
+/// needs. Throws Error for one that neither PyTorch, torchvision nor timm has.
+void add_norm(Parts& parts, const std::string& name, const NormChoice& norm) {
+  const auto* const layer = std::ranges::find(kPythonNorms, norm.name, &PythonNorm::name);
+  check(layer != kPythonNorms.end(), kOp, "norm: expected one that PyTorch, torchvision or timm has, got {}",
+        norm.name);
+  check(has_plain_weight(norm), kOp, "norm: {}: expected offset=false and one group, as in timm's layer, got {}",
+        norm.name, to_string(norm));
+  check(norm.name != "ghost_batch" || norm.flag("track_running_stats", true), kOp,
+        "norm: ghost_batch: expected running statistics, since PyTorch has no ghost batches, got none");
+  const std::string call = call_of(*layer, norm);
+  const std::string definition = layer->definition;
+  if (*layer->import != '\0') {
+    parts.imports.insert(layer->import);
+  }
+  if (call.starts_with("nn.") || !definition.empty()) {
+    parts.imports.insert("from torch import nn");
+  }
+  if (!definition.empty()) {
+    parts.definitions.push_back(definition);
+  }
+  if (layer->call == kBatchNorm && norm.name != "batch") {
+    parts.notes = fmt::format(
+        "\n\nIt evaluates as in Norma. In training, {} is another norm than PyTorch's batch norm.\n", norm.name);
+  }
+  const bool drops_bias = norm.flag("affine", true) && !norm.flag("bias", true);
+  parts.definitions.push_back(
+      drops_bias
+          ? fmt::format("def {}(channels, **_):\n    layer = {}\n    layer.bias = None\n    return layer\n", name, call)
+          : fmt::format("def {}(channels, **_):\n    return {}\n", name, call));
 }
 
 /// Throws Error for what no argument of either library can say.
@@ -100,7 +205,7 @@ void check_expressible(const std::string& name, const models::ModelOptions& opti
 
 void write_resnet(Parts& parts, const models::ModelOptions& options, bool own_norm, const nn::NormChoice& norm) {
   if (!own_norm) {
-    add_norm(parts, "norm", checked_norm(norm));
+    add_norm(parts, "norm", norm);
     parts.arguments.emplace_back("norm_layer=norm");
   }
   if (options.small_stem) {
@@ -144,19 +249,19 @@ void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std:
   if (own_norm) {
     return;
   }
-  add_norm(parts, "norm", checked_norm(norm));
+  add_norm(parts, "norm", norm);
   parts.arguments.emplace_back("norm_layer=norm");
   parts.arguments.emplace_back("conv_mlp=True");
   if (nn::norm_definition(norm.name).needs_pixels) {  // one pixel leaves nothing to normalize
     const nn::NormChoice head = nn::complete_choice(nn::parse_norm("layer2d"));
-    add_norm(parts, "head_norm", checked_norm(head));
+    add_norm(parts, "head_norm", head);
     parts.statements.push_back(
         fmt::format("model.head.norm = head_norm({})", tensor_of(state, "head.fc.weight").size(1)));
   }
 }
 
-void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn::NamedTensors& state, bool own_norm,
-                    const nn::NormChoice& norm) {
+void write_timm_vit(Parts& parts, const std::string& name, const models::ModelOptions& options,
+                    const nn::NamedTensors& state, bool own_norm, const nn::NormChoice& norm) {
   check(own_norm, kOp, "norm: expected layer2d, as timm's ViT has other norms of tokens than of images, got {}",
         nn::to_string(norm));
   const int64_t patch = tensor_of(state, "patch_embed.proj.weight").size(2);
@@ -169,12 +274,29 @@ void write_timm_vit(Parts& parts, const models::ModelOptions& options, const nn:
   if (tensor_of(state, "blocks.0.ls1.gamma").defined()) {
     parts.arguments.emplace_back("init_values=1e-5");
   }
-  if (tensor_of(state, "blocks.0.attn.q_norm.weight").defined()) {
-    const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
-    check(has_bias && (options.qk_norm.empty() || models::complete_norm("vit_tiny", options.qk_norm) == norm), kOp,
-          "qk_norm: expected layer2d, as timm's ViT has one kind of norm, got {}",
-          options.qk_norm.empty() ? "one without a bias" : options.qk_norm);
+  if (!tensor_of(state, "blocks.0.attn.qkv.bias").defined()) {
+    parts.arguments.emplace_back("qkv_bias=False");
+  }
+  if (options.qk_norm.empty() ? !tensor_of(state, "blocks.0.attn.q_norm.weight").defined()
+                              : options.qk_norm == "none") {
+    return;
+  }
+  const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
+  const std::string qk_norm = !options.qk_norm.empty() ? options.qk_norm : has_bias ? "layer2d" : "rms2d";
+  const NormChoice qk = models::complete_norm(name, qk_norm);
+  if (qk == norm) {
     parts.arguments.emplace_back("qk_norm=True");
+    return;
+  }
+  check(qk.name == "rms2d" && qk.flag("affine", true) && has_plain_weight(qk), kOp,
+        "qk_norm: expected layer2d, as timm's ViT has elsewhere, or rms2d, got {}", qk_norm);
+  parts.imports.insert("from torch import nn");
+  parts.statements.push_back(
+      fmt::format("for block in model.blocks:\n        for key in (\"q_norm\", \"k_norm\"):\n            "
+                  "setattr(block.attn, key, nn.RMSNorm(block.attn.head_dim, eps={}))",
+                  qk.options.at("eps")));
+  if (options.qk_norm.empty()) {
+    parts.notes += "\n\nThe weights alone do not say which norm without a bias their q_norm is: here it is RMS norm.\n";
   }
 }
 
@@ -247,7 +369,7 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
   if (is_resnet(name)) {
     write_resnet(parts, options, own_norm, norm);
   } else if (is_vit(name)) {
-    write_timm_vit(parts, options, state, own_norm, norm);
+    write_timm_vit(parts, name, options, state, own_norm, norm);
   } else if (timm) {
     write_timm_convnext(parts, state, name, own_norm, norm);
     weights = own_norm ? state : with_conv_mlp(state);

@@ -23,7 +23,7 @@ struct ConvNeXtConfig {
   std::array<int64_t, 4> depths{};
   std::array<int64_t, 4> widths{};
   bool conv_mlp = false;  ///< the weights of the two layers of each block's MLP are (out, in, 1, 1)
-  bool grn = false;       ///< V2: a global response norm in each block's MLP, behind its GELU, and no layer scale
+  bool grn = false;       ///< V2: a global response norm in each block's MLP, after its GELU, and no layer scale
 };
 
 class ConvNeXt : public nn::Module {
@@ -40,7 +40,7 @@ class ConvNeXt : public nn::Module {
   ///   pre      x + gamma · mlp(depthwise(norm_pre(x)))
   ///   post     norm_post(x + gamma · mlp(depthwise(x)))
   ///   peri     x + gamma · norm_out(mlp(depthwise(norm_in(x))))
-  /// With peri, gamma stands behind norm_out, which would undo it otherwise. The norms of stem, head and of the layers
+  /// With peri, gamma stands after norm_out, which would undo it otherwise. The norms of stem, head and of the layers
   /// between the stages stay where they are.
   ConvNeXt(const std::string& name, const ConvNeXtConfig& config, const ModelOptions& options);
 

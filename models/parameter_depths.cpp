@@ -12,7 +12,7 @@ namespace norma::models {
 namespace {
 
 /// The place of a block: its stage, and its number there. The stem comes before all blocks, the head after them.
-/// Between them is the norm behind a ViT's blocks, which has the last block's depth.
+/// Between them is the norm after a ViT's blocks, which has the last block's depth.
 using Depth = std::pair<int64_t, int64_t>;
 constexpr Depth kStem{-1, 0};
 constexpr Depth kLastNorm{std::numeric_limits<int64_t>::max(), 0};

@@ -37,27 +37,13 @@ struct Entry {
   nn::NetworkNorms norms;
   std::string own_norm;
   std::vector<std::string> options;  // as ModelDefinition::options
+  std::optional<int64_t> usual_patch = {};
   bool registered = false;
 };
 
-/// A size of patches, where none is asked for, for images below kSmallImage pixels, which would leave nothing of the
-/// usual ones, and for others.
+/// Images with fewer pixels along an axis get smaller patches where none are asked for: the usual ones would leave
+/// nothing of them.
 constexpr int64_t kSmallImage = 64;
-constexpr int64_t kSmallPatch = 2;  // of a ConvNeXt, and of registered networks
-struct PatchSizes {
-  int64_t small;
-  int64_t usual;
-};
-
-std::optional<PatchSizes> patch_sizes(const Entry& entry) {
-  if (!entry.registered && entry.outline.family == Family::convnext) {
-    return PatchSizes{.small = kSmallPatch, .usual = 4};
-  }
-  if (!entry.registered && entry.outline.family == Family::vit) {
-    return PatchSizes{.small = 4, .usual = 16};
-  }
-  return {};
-}
 
 Entry entry(const std::string& name, const ResNetConfig& config) {
   return {name,
@@ -78,7 +64,8 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           },
           {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
           std::string(kConvNeXtNorm),
-          {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", kNormPlacement}};
+          {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", kNormPlacement},
+          4};
 }
 
 Entry entry(const std::string& name, const VitConfig& config) {
@@ -90,7 +77,8 @@ Entry entry(const std::string& name, const VitConfig& config) {
           {.defaults = {{"eps", std::string(kVitEps)}}},
           std::string(kVitNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
-           kNormPlacement}};
+           "qkv_bias", "pos_drop", kNormPlacement},
+          16};
 }
 
 ConvNeXtConfig version_2(const std::array<int64_t, 4>& depths, const std::array<int64_t, 4>& widths,
@@ -178,7 +166,9 @@ void check_options(const Entry& entry, const ModelOptions& options) {
                                   {"drop_path", options.drop_path > 0},
                                   {"grad_checkpointing", options.grad_checkpointing},
                                   {"global_pool", !options.global_pool.empty()},
-                                  {"qk_norm", !options.qk_norm.empty()}}) {
+                                  {"qk_norm", !options.qk_norm.empty()},
+                                  {"qkv_bias", !options.qkv_bias},
+                                  {"pos_drop", options.pos_drop > 0}}) {
     check(!set || takes(entry, name), "model", "{} has no option {}", entry.name, name);
   }
 }
@@ -227,6 +217,11 @@ std::string network_of(const std::string& name) {
   return of_timm ? of_timm->network : name;
 }
 
+std::optional<int64_t> image_size_in(const std::string& name) {
+  const std::optional<TimmName> of_timm = timm_name(name);
+  return of_timm ? std::optional(of_timm->image) : std::nullopt;
+}
+
 bool is_built_in(const std::string& name) {
   return std::ranges::any_of(entries(),
                              [&](const Entry& known) { return known.name == network_of(name) && !known.registered; });
@@ -246,6 +241,8 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   check(options.in_channels > 0, "model", "in_channels: expected a positive number, got {}", options.in_channels);
   check(options.drop_path >= 0 && options.drop_path < 1, "model", "drop_path: expected a value in [0, 1), got {}",
         options.drop_path);
+  check(options.pos_drop >= 0 && options.pos_drop < 1, "model", "pos_drop: expected a value in [0, 1), got {}",
+        options.pos_drop);
   nn::check_conv_layer(options.conv_layer);
   const Entry& entry = find(name);
   if (entry.registered) {
@@ -301,16 +298,15 @@ std::optional<int64_t> default_patch_size(const std::string& name, int64_t image
     return of_timm->patch;
   }
   const Entry& known = find(name);
-  if (known.registered && takes(known, "patch_size") && image_size < kSmallImage) {
-    return kSmallPatch;
+  if (takes(known, "patch_size") && image_size < kSmallImage) {
+    return known.outline.family == Family::vit ? 4 : 2;
   }
-  const std::optional<PatchSizes> sizes = patch_sizes(known);
-  return sizes ? std::optional(image_size < kSmallImage ? sizes->small : sizes->usual) : std::nullopt;
+  return known.usual_patch;
 }
 
 void check_image_size(std::string_view op, const std::string& name, int64_t image_size, int64_t patch_size) {
   const Entry& entry = find(name);
-  if (!patch_sizes(entry)) {
+  if (!entry.usual_patch) {
     return;
   }
   if (entry.outline.family == Family::vit) {

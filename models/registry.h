@@ -32,6 +32,8 @@ struct ModelOptions {
   std::optional<int64_t> image_size = {};
   std::string global_pool = {};     ///< ViT: what the classifier gets, "token" (the default) or "avg"
   std::string qk_norm = {};         ///< ViT: the norm of queries and keys, over the channels of a head; "": none
+  bool qkv_bias = true;             ///< ViT: queries, keys and values have a bias
+  double pos_drop = 0;              ///< ViT: rate of the dropout behind the positions, timm's pos_drop_rate
   uint64_t seed = 0;                ///< of the start values, which depend on it alone
   nn::NormPolicy norm_policy = {};  ///< other norms for the layers that it names; without rules, none
   bool initialize = true;           ///< false: zeros for convolutions and linear layers, to be loaded into
@@ -44,7 +46,7 @@ struct ModelDefinition {
   std::string own_norm = "batch";  ///< the norm where none is asked for
   /// The options that it takes beside num_classes, in_channels, norm, norm_policy, seed and initialize: conv_layer,
   /// small_stem, patch_size, zero_init_last, layer_scale, drop_path, grad_checkpointing, global_pool, qk_norm,
-  /// norm_placement (NormPolicy::placement). Setting any other is an Error.
+  /// qkv_bias, pos_drop, norm_placement (NormPolicy::placement). Setting any other is an Error.
   std::vector<std::string> options = {};
 };
 
@@ -56,6 +58,9 @@ void register_model(const std::string& name, ModelDefinition definition);
 /// The network that a name stands for: "vit_tiny" for timm's "vit_tiny_patch16_224" and "deit_tiny_patch16_224", any
 /// other name itself.
 std::string network_of(const std::string& name);
+
+/// The size of images in timm's name of a ViT, 224 in "vit_tiny_patch16_224"; none for any other name.
+std::optional<int64_t> image_size_in(const std::string& name);
 
 /// True iff it is the name of a network of Norma's own, which recognize_model() knows.
 bool is_built_in(const std::string& name);

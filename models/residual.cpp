@@ -43,7 +43,7 @@ Tensor product_act(const Tensor& x, Tensor weight, Tensor bias, const LinearActO
   weight = weight.rank() == 2 ? view(weight, {out, in, 1, 1}) : weight;
   if (then.scale.defined()) {  // scale · (W x + b) = (scale · W) x + scale · b
     weight = mul(weight, view(then.scale, {-1, 1, 1, 1}));
-    bias = mul(bias, then.scale);
+    bias = bias.defined() ? mul(bias, then.scale) : bias;
   }
   return conv2d_act(x, weight, bias, {}, {.activation = then.activation, .residual = then.residual});
 }
@@ -64,7 +64,7 @@ Tensor scaled(const Tensor& x, const Tensor& scale) {
 
 Pointwise::Pointwise(int64_t in, int64_t out, const PointwiseOptions& options) {
   weight_ = register_parameter("weight", zeros(options.conv ? Sizes{out, in, 1, 1} : Sizes{out, in}));
-  bias_ = register_parameter("bias", zeros({out}));
+  bias_ = register_parameter("bias", options.bias ? zeros({out}) : Tensor());
   if (options.generator != nullptr) {
     nn::trunc_normal_(weight_, kInitDeviation, *options.generator);
   }
@@ -77,7 +77,8 @@ Tensor Pointwise::forward_act(const Tensor& x, const LinearActOptions& then) {
 
 Tensor Pointwise::part(const Tensor& x, int64_t start, int64_t count) {
   nn::ModuleScope scope(*this, x);
-  return scope.leave(product_act(x, narrow(weight_, 0, start, count), narrow(bias_, 0, start, count), {}));
+  const Tensor bias = bias_.defined() ? narrow(bias_, 0, start, count) : Tensor();
+  return scope.leave(product_act(x, narrow(weight_, 0, start, count), bias, {}));
 }
 
 std::string Pointwise::name() const {

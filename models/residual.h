@@ -25,11 +25,12 @@ Tensor scaled(const Tensor& x, const Tensor& scale);
 inline constexpr double kInitDeviation = 0.02;
 
 struct PointwiseOptions {
-  bool conv = false;               ///< the weight is (out, in, 1, 1)
+  bool conv = false;  ///< the weight is (out, in, 1, 1)
+  bool bias = true;
   Generator* generator = nullptr;  ///< of the start values of the weight, truncated normal; null: zeros
 };
 
-/// A linear layer over the channels at each pixel of (N, in, H, W): a 1x1 convolution. The bias starts at 0.
+/// A linear layer over the channels at each pixel of (N, in, H, W): a 1x1 convolution. A bias starts at 0.
 class Pointwise : public nn::Module {
  public:
   Pointwise(int64_t in, int64_t out, const PointwiseOptions& options);
@@ -64,7 +65,7 @@ class Branch : public nn::Module {
 
 struct MlpOptions {
   int64_t ratio = 4;  ///< channels between the two layers for each of the input
-  bool grn = false;   ///< a global response norm behind the GELU
+  bool grn = false;   ///< a global response norm after the GELU
   PointwiseOptions layers = {};
 };
 

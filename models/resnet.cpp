@@ -43,7 +43,7 @@ ModulePointer last_norm(int64_t channels, const Build& build) {
     bool found = false;
     for (const auto& [name, x] : norm->named_parameters()) {
       if (name == "weight") {
-        nn::constant_(x, 0);
+        nn::constant_(x, -nn::weight_offset(*norm));
         found = true;
       }
     }

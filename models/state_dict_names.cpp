@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "models/registry.h"
+#include "ops/shape/join.h"
 #include "ops/shape/view.h"
 
 #include <fmt/format.h>
@@ -24,7 +25,10 @@ constexpr std::array<std::string_view, 4> kDialects = {"torchvision", "timm", "f
 constexpr std::array<std::string_view, 5> kDicts = {"state_dict.", "model_state_dict.", "model.", "net.", "weights."};
 constexpr std::array<std::string_view, 3> kWrappers = {"module.", "model.", "_orig_mod."};
 /// Hugging Face's name of the network without its classifier.
-constexpr std::array<std::string_view, 3> kBases = {"resnet.", "convnext.", "convnextv2."};
+constexpr std::array<std::string_view, 5> kBases = {"resnet.", "convnext.", "convnextv2.", "vit.", "deit."};
+/// Its linear layers of queries, keys and values, which are one in timm.
+constexpr std::array<std::string_view, 3> kQkv = {".attn.query.", ".attn.key.", ".attn.value."};
+constexpr std::string_view kJoined = ".attn.qkv.";
 /// The name that torch.optim.swa_utils.AveragedModel keeps beside the weights.
 constexpr std::string_view kAverageCounter = "n_averaged";
 
@@ -62,17 +66,17 @@ std::vector<Row> make_rows() {
       }
     }
   }
-  for (const auto& [torchvision, timm] : {std::pair("ln_1", "norm1"),
-                                          {"self_attention.in_proj_weight", "attn.qkv.weight"},
-                                          {"self_attention.in_proj_bias", "attn.qkv.bias"},
-                                          {"self_attention.out_proj", "attn.proj"},
-                                          {"ln_2", "norm2"},
-                                          {"mlp.0", "mlp.fc1"},
-                                          {"mlp.3", "mlp.fc2"},
-                                          {"mlp.linear_1", "mlp.fc1"},
-                                          {"mlp.linear_2", "mlp.fc2"}}) {
-    rows.push_back(
-        {fmt::format("encoder.layers.encoder_layer_#.{}", torchvision), fmt::format("blocks.#.{}", timm), "", ""});
+  for (const Row& part :
+       {Row{"ln_1", "norm1", "", "layernorm_before"}, Row{"self_attention.in_proj_weight", "attn.qkv.weight"},
+        Row{"self_attention.in_proj_bias", "attn.qkv.bias"},
+        Row{"self_attention.out_proj", "attn.proj", "", "attention.output.dense"},
+        Row{"", "attn.query", "", "attention.attention.query"}, Row{"", "attn.key", "", "attention.attention.key"},
+        Row{"", "attn.value", "", "attention.attention.value"}, Row{"ln_2", "norm2", "", "layernorm_after"},
+        Row{"mlp.0", "mlp.fc1", "", "intermediate.dense"}, Row{"mlp.3", "mlp.fc2", "", "output.dense"},
+        Row{"mlp.linear_1", "mlp.fc1"}, Row{"mlp.linear_2", "mlp.fc2"}}) {
+    const auto behind = [](const char* block, const std::string& name) { return name.empty() ? name : block + name; };
+    rows.push_back({behind("encoder.layers.encoder_layer_#.", part[0]), behind("blocks.#.", part[1]), "",
+                    behind("encoder.layer.#.", part[3])});
   }
   for (const char* const timm_only : {"norm1_post", "norm1_in", "norm1_out", "norm2_post", "norm2_in", "norm2_out",
                                       "attn.q_norm", "attn.k_norm", "ls1", "ls2"}) {
@@ -83,12 +87,14 @@ std::vector<Row> make_rows() {
                            {"fc", "fc", "", "classifier.1"},
                            {"classifier.0", "head.norm", "norm", "layernorm"},
                            {"classifier.2", "head.fc", "head", "classifier"},
-                           {"class_token", "cls_token", "", ""},
-                           {"encoder.pos_embedding", "pos_embed", "", ""},
-                           {"conv_proj", "patch_embed.proj", "", ""},
-                           {"encoder.ln", "norm", "", ""},
+                           {"class_token", "cls_token", "", "embeddings.cls_token"},
+                           {"encoder.pos_embedding", "pos_embed", "", "embeddings.position_embeddings"},
+                           {"encoder.ln", "norm", "", "layernorm"},
                            {"", "fc_norm", "", ""},
-                           {"heads.head", "head", "", ""}});
+                           {"", "patch_embed.norm", "", ""},
+                           {"heads.head", "head", "", "classifier"}});
+  // Before the row of a ConvNeXt's stem, whose name at Hugging Face is the beginning of this one.
+  rows.insert(rows.begin(), {"conv_proj", "patch_embed.proj", "", "embeddings.patch_embeddings.projection"});
   return rows;
 }
 
@@ -181,8 +187,8 @@ bool has_conv_mlp(const nn::NamedTensors& timm) {
   });
 }
 
-/// What stands behind a prefix of a file.
-struct Behind {
+/// What stands after a prefix of a file.
+struct Prefixed {
   std::string prefix;
   std::vector<size_t> places = {};      ///< of the tensors in the file
   std::vector<std::string> names = {};  ///< of these: Norma's where a dialect has them, else the file's
@@ -190,8 +196,8 @@ struct Behind {
   bool has_own_sizes = true;            ///< Norma's
 };
 
-Behind tensors_behind(const nn::NamedTensors& tensors, const std::string& prefix) {
-  Behind result{.prefix = prefix};
+Prefixed tensors_after(const nn::NamedTensors& tensors, const std::string& prefix) {
+  Prefixed result{.prefix = prefix};
   for (size_t i = 0; i < tensors.size(); ++i) {
     const std::string_view name = tensors[i].first;
     if (name.starts_with(prefix) && name.substr(prefix.size()) != kAverageCounter) {
@@ -203,9 +209,9 @@ Behind tensors_behind(const nn::NamedTensors& tensors, const std::string& prefix
 }
 
 /// Gives the names Norma's form if one dialect knows all of them, or enough for a known network.
-void recognize(const nn::NamedTensors& tensors, Behind& behind) {
+void recognize(const nn::NamedTensors& tensors, Prefixed& rest) {
   for (const Dialect dialect : {Dialect::timm, Dialect::torchvision, Dialect::facebook, Dialect::huggingface}) {
-    std::vector<std::string> names = behind.names;
+    std::vector<std::string> names = rest.names;
     nn::NamedTensors blocks;  // by which recognize_model() knows a network
     size_t known = 0;
     for (size_t i = 0; i < names.size(); ++i) {
@@ -214,11 +220,21 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
         ++known;
       }
       if (names[i].starts_with("stages.") || names[i].starts_with("layer") || names[i].starts_with("blocks.")) {
-        blocks.emplace_back(names[i], tensors[behind.places[i]].second);
+        blocks.emplace_back(names[i], tensors[rest.places[i]].second);
+      }
+    }
+    if (dialect == Dialect::huggingface && !blocks.empty() && blocks.front().first.starts_with("blocks.")) {
+      for (std::string& name : names) {  // a ViT's norm and classifier have the names of a ConvNeXt's there
+        for (const auto& [theirs, own] :
+             {std::pair<std::string, const char*>{"head.norm.", "norm."}, {"head.fc.", "head."}}) {
+          if (name.starts_with(theirs)) {
+            name.replace(0, theirs.size(), own);
+          }
+        }
       }
     }
     // "head.weight" and "norm.weight" alone may be of any network.
-    const bool ends_alone = std::ranges::all_of(behind.names, [](const std::string& name) {
+    const bool ends_alone = std::ranges::all_of(rest.names, [](const std::string& name) {
       return name == "head.weight" || name == "head.bias" || name.starts_with("norm.");
     });
     const bool of_two = (dialect == Dialect::timm || dialect == Dialect::torchvision) && !ends_alone;
@@ -227,32 +243,63 @@ void recognize(const nn::NamedTensors& tensors, Behind& behind) {
       // Names of ResNets are torchvision's, too, and more people know them as those.
       const bool is_resnet = std::ranges::any_of(
           names, [](const std::string& name) { return name.starts_with("layer") || name.starts_with("fc."); });
-      behind.dialect = is_resnet && dialect == Dialect::timm ? Dialect::torchvision : dialect;
-      behind.has_own_sizes = dialect == Dialect::timm;
-      behind.names = std::move(names);
+      rest.dialect = is_resnet && dialect == Dialect::timm ? Dialect::torchvision : dialect;
+      rest.has_own_sizes = dialect == Dialect::timm;
+      rest.names = std::move(names);
       return;
     }
   }
 }
 
-FoundWeights weights_of(const nn::NamedTensors& tensors, Behind behind) {
-  FoundWeights found{.dialect = behind.dialect, .prefix = std::move(behind.prefix)};
+/// Queries, keys and values with one name in the place of three, in that order.
+void join_qkv(FoundWeights& found) {
+  std::map<std::string, size_t> places;
+  for (size_t i = 0; i < found.tensors.size(); ++i) {
+    places.emplace(found.tensors[i].first, i);
+  }
+  std::set<size_t> joined;
+  for (const auto& [name, query] : places) {
+    const size_t at = name.find(kQkv[0]);
+    if (at == std::string::npos) {
+      continue;
+    }
+    const auto name_with = [&, n = name](std::string_view part) {
+      return std::string(n).replace(at, kQkv[0].size(), part);
+    };
+    const auto key = places.find(name_with(kQkv[1]));
+    const auto value = places.find(name_with(kQkv[2]));
+    if (key != places.end() && value != places.end()) {
+      const auto tensor = [&](size_t place) { return found.tensors[place].second; };
+      const Tensor all = cat({tensor(query), tensor(key->second), tensor(value->second)}, 0);
+      found.tensors[query] = {name_with(kJoined), all};
+      joined.insert({key->second, value->second});
+    }
+  }
+  for (auto place = joined.rbegin(); place != joined.rend(); ++place) {
+    found.tensors.erase(found.tensors.begin() + static_cast<std::ptrdiff_t>(*place));
+    found.in_file.erase(found.in_file.begin() + static_cast<std::ptrdiff_t>(*place));
+  }
+}
+
+FoundWeights weights_of(const nn::NamedTensors& tensors, Prefixed rest) {
+  FoundWeights found{.dialect = rest.dialect, .prefix = std::move(rest.prefix)};
   size_t next = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& [name, x] = tensors[i];
-    if (next < behind.places.size() && behind.places[next] == i) {
-      found.tensors.emplace_back(std::move(behind.names[next]), x);
+    if (next < rest.places.size() && rest.places[next] == i) {
+      found.tensors.emplace_back(std::move(rest.names[next]), x);
       found.in_file.push_back(name);
       ++next;
     } else {
       found.left_out.push_back(name);
     }
   }
-  if (!behind.has_own_sizes) {
+  if (!rest.has_own_sizes) {
     const bool conv_mlp = has_conv_mlp(found.tensors);
     for (auto& [name, x] : found.tensors) {
       x = with_sizes_of(name, x, Dialect::timm, conv_mlp);
     }
+    join_qkv(found);
   }
   return found;
 }
@@ -308,8 +355,8 @@ std::vector<std::string> possible_prefixes(const nn::NamedTensors& tensors) {
   for (const auto& [name, x] : tensors) {
     for (const std::string_view first :
          {"conv1.weight", "stem.0.weight", "features.0.0.weight", "downsample_layers.0.0.weight",
-          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight", "patch_embed.proj.weight",
-          "conv_proj.weight"}) {
+          "embedder.embedder.convolution.weight", "embeddings.patch_embeddings.weight",
+          "embeddings.patch_embeddings.projection.weight", "patch_embed.proj.weight", "conv_proj.weight"}) {
       if (name.ends_with(first)) {
         std::string prefix = name.substr(0, name.size() - first.size());
         for (const std::string_view base : kBases) {  // the classifier stands beside it
@@ -343,14 +390,14 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
     return (options.prefix.empty() || ("." + prefix).find(part) != std::string::npos) &&
            (!options.averages || is_of_averages(prefix));
   };
-  // A tensor stands behind a few of the prefixes: "", "encoder.", "encoder.layer1.0.". A made-up file in which it
-  // stands behind a hundred ends the search, whose time stays in proportion to the file.
+  // A tensor stands after a few of the prefixes: "", "encoder.", "encoder.layer1.0.". A made-up file in which it
+  // stands after a hundred ends the search, whose time stays in proportion to the file.
   constexpr size_t kMostTimes = 16;
   size_t looked_at = 0;
-  std::vector<Behind> networks;
+  std::vector<Prefixed> networks;
   std::string seen;
   for (const std::string& prefix : possible_prefixes(tensors)) {
-    Behind found = tensors_behind(tensors, prefix);
+    Prefixed found = tensors_after(tensors, prefix);
     looked_at += found.places.size();
     if (looked_at > kMostTimes * tensors.size()) {
       break;
@@ -363,8 +410,8 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
       }
     }
   }
-  const auto better = [&](const Behind& a, const Behind& b) {
-    const auto rank = [&](const Behind& network) {
+  const auto better = [&](const Prefixed& a, const Prefixed& b) {
+    const auto rank = [&](const Prefixed& network) {
       return std::pair(is_of_averages(network.prefix) != options.averages, rank_of(network.prefix));
     };
     return rank(a) < rank(b);
@@ -381,9 +428,9 @@ FoundWeights find_weights(const std::string& file, const nn::NamedTensors& tenso
   check(wanted(prefix), kOp,
         "{}: --weights-prefix: expected one that stands before the names of a network ({}), got '{}'", file,
         seen.empty() ? "there is none" : seen, options.prefix);
-  Behind behind = tensors_behind(tensors, prefix);
-  recognize(tensors, behind);
-  return weights_of(tensors, std::move(behind));
+  Prefixed rest = tensors_after(tensors, prefix);
+  recognize(tensors, rest);
+  return weights_of(tensors, std::move(rest));
 }
 
 bool is_in_network(std::string_view name) {
@@ -394,6 +441,14 @@ nn::NamedTensors renamed(const nn::NamedTensors& tensors, Dialect to) {
   nn::NamedTensors result;
   const bool conv_mlp = has_conv_mlp(tensors);
   for (const auto& [own, x] : tensors) {
+    if (const size_t at = own.find(kJoined); to == Dialect::huggingface && at != std::string::npos && x.rank() > 0) {
+      const int64_t third = x.size(0) / 3;
+      for (size_t i = 0; i < kQkv.size(); ++i) {
+        const std::string part = std::string(own).replace(at, kJoined.size(), kQkv[i]);
+        result.emplace_back(translated(part, Dialect::timm, to), narrow(x, 0, static_cast<int64_t>(i) * third, third));
+      }
+      continue;
+    }
     std::string name = translated(own, Dialect::timm, to);
     check(!name.empty(), "convert", "tensor '{}': {} has none of this name, or of a network like this", excerpt(own),
           to_string(to));

@@ -10,8 +10,8 @@
 namespace norma::models {
 
 /// The library whose names and sizes a state dict's tensors have. Norma's own are timm's; for a ResNet, torchvision's
-/// are the same. Facebook's code for ViTs (DeiT, DINO) has timm's names; Hugging Face's, which have tensors of their
-/// own for q, k and v, are not read.
+/// are the same. Facebook's code for ViTs (DeiT, DINO) has timm's names. Hugging Face has tensors of their own for q, k
+/// and v, which are copied into one.
 enum class Dialect { torchvision, timm, facebook, huggingface };
 
 /// "torchvision", "timm", "facebook", "huggingface".
@@ -34,9 +34,9 @@ struct FindOptions {
   std::string prefix;      ///< a part of the prefix, "encoder_q", where a file has several networks; "": any
 };
 
-/// Finds the weights of a ConvNeXt, ResNet or ViT behind any prefix, by the names that a library gives them. In a file
+/// Finds the weights of a ConvNeXt, ResNet or ViT after any prefix, by the names that a library gives them. In a file
 /// of no known network, where it has dicts: those in "state_dict", "model_state_dict", "model", "net" or "weights",
-/// behind the wrappers module., model. and _orig_mod. that all names have. Layer scale is (C, 1, 1) in torchvision and
+/// after the wrappers module., model. and _orig_mod. that all names have. Layer scale is (C, 1, 1) in torchvision and
 /// (C) elsewhere; the weights of V2's response norms are (1, 1, 1, C) in Facebook's and Hugging Face's code and (C) in
 /// timm; the two layers of an MLP are linear in all but timm's small networks, where they are convolutions. Throws
 /// Error "weights: FILE: …" for a file with several networks, of which `options` names none, and without averages where

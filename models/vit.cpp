@@ -12,6 +12,7 @@
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <optional>
@@ -31,6 +32,7 @@ struct Build {
   std::optional<nn::NormChoice> qk_norm;
   int64_t heads;
   double layer_scale;
+  bool qkv_bias;
   NormPlacement placement;
   PointwiseOptions layers;
 };
@@ -38,19 +40,28 @@ struct Build {
 // Patches of the image by a convolution whose kernel is its stride: (N, C, H, W) → (N, width, H / patch, W / patch).
 class PatchEmbed : public nn::Module {
  public:
-  PatchEmbed(int64_t width, int64_t patch, const ModelOptions& options, Generator& generator) {
+  PatchEmbed(int64_t width, int64_t patch, const ModelOptions& options, const nn::NormChoice& norm,
+             Generator& generator) {
     const auto proj =
         nn::make_conv(options.conv_layer, options.in_channels, width, patch, {.stride = patch, .initialize = false});
     if (options.initialize) {
       nn::default_init_(proj->weight(), proj->bias(), generator);
     }
     proj_ = register_module("proj", ModulePointer(proj));
+    const std::vector<nn::NormRule>& rules = options.norm_policy.rules;  // which replace this norm
+    if (std::ranges::find(rules, std::string(kPatchNorm), &nn::NormRule::pattern) != rules.end()) {
+      norm_ = register_slot("norm", make_norm(norm, width));
+    }
   }
-  Tensor forward(const Tensor& x) override { return (*proj_)(x); }
+  Tensor forward(const Tensor& x) override {
+    const Tensor y = (*proj_)(x);
+    return norm_ ? (*norm_)(y) : y;
+  }
   [[nodiscard]] std::string name() const override { return "PatchEmbed"; }
 
  private:
   ModulePointer proj_;
+  nn::ChildSlot norm_;
 };
 
 // (N, C, 1, L) → (N, L, heads, C / heads), a view.
@@ -62,7 +73,9 @@ Tensor split_heads(const Tensor& x, int64_t heads) {
 class Attention : public Branch {
  public:
   Attention(int64_t width, const Build& build) : heads_(build.heads) {
-    qkv_ = register_module("qkv", std::make_shared<Pointwise>(width, 3 * width, build.layers));
+    PointwiseOptions of_qkv = build.layers;
+    of_qkv.bias = build.qkv_bias;
+    qkv_ = register_module("qkv", std::make_shared<Pointwise>(width, 3 * width, of_qkv));
     if (build.qk_norm) {
       q_norm_ = register_slot("q_norm", make_norm(*build.qk_norm, width / heads_));
       k_norm_ = register_slot("k_norm", make_norm(*build.qk_norm, width / heads_));
@@ -204,6 +217,7 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
                     .qk_norm = options.qk_norm.empty() ? std::nullopt : std::optional(norm_of(options.qk_norm)),
                     .heads = config.heads,
                     .layer_scale = options.layer_scale.value_or(0),
+                    .qkv_bias = options.qkv_bias,
                     .placement = options.norm_policy.placement.value_or(NormPlacement::pre),
                     .layers = {.generator = start_values}};
 
@@ -214,7 +228,11 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
     normal_(cls_token_.detach(), /* mean= */ 0, kClassTokenDeviation, generator);
     nn::trunc_normal_(pos_embed_, kInitDeviation, generator);
   }
-  patch_embed_ = register_module("patch_embed", std::make_shared<PatchEmbed>(config.width, patch, options, generator));
+  patch_embed_ =
+      register_module("patch_embed", std::make_shared<PatchEmbed>(config.width, patch, options, build.norm, generator));
+  if (options.pos_drop > 0) {
+    pos_drop_ = register_module("pos_drop", std::make_shared<nn::Dropout>(options.pos_drop));
+  }
   const auto blocks = register_module("blocks", std::make_shared<nn::Sequential>());
   blocks->set_grad_checkpointing(options.grad_checkpointing);
   for (int64_t i = 0; i < config.depth; ++i) {
@@ -244,7 +262,8 @@ Tensor VisionTransformer::forward(const Tensor& x) {
   // Zeros in the place of the class token, and its values among the positions: no op knows the number of images.
   const Tensor tokens = pad(view(patches, {x.size(0), -1, patches.size(3)}), {0, 1, 0}, {0, 0, 0});
   const Tensor positions = add(pos_embed_, pad(cls_token_, {0, 0, 0}, {0, pos_embed_.size(1) - 1, 0}));
-  Tensor y = (*blocks_)(channels_to_second(unsqueeze(add(tokens, positions), 1)));
+  const Tensor placed = add(tokens, positions);
+  Tensor y = (*blocks_)(channels_to_second(unsqueeze(pos_drop_ ? (*pos_drop_)(placed) : placed, 1)));
   if (pools_tokens_) {
     y = (*norm_)(mean(narrow(y, 3, 1, y.size(3) - 1), {3}, {.keepdim = true}));
   } else {

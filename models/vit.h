@@ -15,6 +15,8 @@ namespace norma::models {
 inline constexpr std::string_view kVitEps = "1e-6";
 /// The norm of a ViT where none is asked for.
 inline constexpr std::string_view kVitNorm = "layer2d";
+/// The place of a norm of the patches, which a ViT has only if a line of the norm policy has this very name.
+inline constexpr std::string_view kPatchNorm = "patch_embed.norm";
 
 /// Vision transformer (Dosovitskiy et al., "An image is worth 16x16 words", 2020; DeiT: Touvron et al., 2021), as timm
 /// builds it: same names, same order, same start values.
@@ -35,7 +37,8 @@ class VisionTransformer : public nn::Module {
   /// acts on one pixel; where that leaves a norm nothing to normalize (NormDefinition::needs_pixels), it is layer2d.
   /// qk_norm is a norm over the channels of a head, of queries (q_norm) and of keys (k_norm): they come to it as
   /// (N, width / heads, tokens, heads), so that a norm over pixels is one over the tokens of all heads. layer_scale is
-  /// the start value of ls1.gamma and ls2.gamma. `conv_layer` is for patch_embed.proj.
+  /// the start value of ls1.gamma and ls2.gamma. `conv_layer` is for patch_embed.proj; a norm behind it stands at
+  /// kPatchNorm. pos_drop is a dropout of the tokens behind their positions, the class token among them.
   ///
   /// Every norm has eps 1e-6 unless its spec says otherwise. options.norm_policy.placement says where the norms of a
   /// block's two branches stand, written for the first:
@@ -56,7 +59,7 @@ class VisionTransformer : public nn::Module {
   int64_t image_size_;
   bool pools_tokens_;  ///< the mean of the tokens, not the class token
   Tensor cls_token_, pos_embed_;
-  std::shared_ptr<nn::Module> patch_embed_, blocks_;
+  std::shared_ptr<nn::Module> patch_embed_, pos_drop_, blocks_;
   nn::ChildSlot norm_;  ///< norm, or fc_norm
   std::shared_ptr<nn::Linear> head_;
 };

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kOp = "cast policy";
 
-/// The text of an Error behind its op.
+/// The text of an Error after its op.
 std::string reason(const Error& error) {
   const std::string text = error.what();
   return text.substr(text.find(": ") + 2);

@@ -1,5 +1,6 @@
 #include "nn/checkpoint.h"
 
+#include "base/not_copied.h"
 #include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
@@ -24,17 +25,6 @@ namespace norma::nn {
 namespace {
 
 thread_local CheckpointPass current_pass = CheckpointPass::none;
-
-class PassGuard {
- public:
-  explicit PassGuard(CheckpointPass pass) : before_(std::exchange(current_pass, pass)) {}
-  ~PassGuard() { current_pass = before_; }
-  PassGuard(const PassGuard&) = delete;
-  PassGuard& operator=(const PassGuard&) = delete;
-
- private:
-  CheckpointPass before_;
-};
 
 Tensors copies_of(const Tensors& from) {
   const NoGradGuard no_grad;
@@ -63,7 +53,7 @@ Tree below(const Module& module) {
 }
 
 /// What a forward pass finds, and what it may change beside its output.
-class Surroundings {
+class Surroundings : NotCopied {
  public:
   Surroundings(Module& module, const Tensor& x) : tree_(below(module)), modes_(module) {
     for (const Tensor& parameter : module.parameters()) {
@@ -87,8 +77,6 @@ class Surroundings {
     }
   }
   ~Surroundings() { modes_.forget(); }
-  Surroundings(const Surroundings&) = delete;
-  Surroundings& operator=(const Surroundings&) = delete;
 
   /// Throws Error in the name of `op` if the module holds others than it did.
   void check_modules(const std::string& op, const Module& module) const {
@@ -116,7 +104,7 @@ class Surroundings {
 
 /// Restores the surroundings of a forward pass for as long as it lives. Buffers get memory of their own meanwhile, so
 /// that neither their values nor their versions change in the end.
-class Restored {
+class Restored : NotCopied {
  public:
   Restored(Module& module, const Surroundings& then)
       : buffers_(then.buffers_), modes_(module), tf32_(then.tf32_), random_(default_generator()) {
@@ -148,8 +136,6 @@ class Restored {
     }
     default_generator() = random_;
   }
-  Restored(const Restored&) = delete;
-  Restored& operator=(const Restored&) = delete;
 
  private:
   struct Now {
@@ -194,7 +180,8 @@ Tensor checkpoint(const std::shared_ptr<Module>& module, const Tensor& x) {
   Tensor y;
   {
     // It is recorded like the second pass: ops that need no gradient may take another way, with other bits.
-    const PassGuard pass(current_pass == CheckpointPass::again ? CheckpointPass::again : CheckpointPass::first);
+    const Temporarily pass(current_pass,
+                           current_pass == CheckpointPass::again ? CheckpointPass::again : CheckpointPass::first);
     y = module->forward(x);
   }
   check(x.version() == version, name, "x: expected a module that leaves it as it is, got one that changes it in place");
@@ -207,11 +194,12 @@ Tensor checkpoint(const std::shared_ptr<Module>& module, const Tensor& x) {
       }
       surroundings->check_modules(name, *module);
       const Restored restored(*module, *surroundings);
-      const PassGuard pass(CheckpointPass::again);
+      const Temporarily now(current_pass, CheckpointPass::again);
       const OpPassGuard forward(OpPass::forward);
       return {module->forward(input)};
     };
-    y = record_recomputed(name, inputs, {y.detach()}, saved, recompute)[0];
+    y = y.detach();
+    record_node(name, inputs, y, saved, /* backward= */ {}, recompute);
   }
   y = scope.leave(y);
   module->run_forward_hooks(x, y);

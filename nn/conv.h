@@ -90,7 +90,7 @@ struct ScaledStdConv2dOptions {
   int64_t groups = 1;
   bool bias = true;
   bool initialize = true;  ///< as in Conv2dOptions
-  double gamma = 1;        ///< StandardizeWeightOptions::gamma: 1.7139588594436646 behind a relu
+  double gamma = 1;        ///< StandardizeWeightOptions::gamma: 1.7139588594436646 after a relu
   double gain = 1;         ///< start value
   double eps = StandardizeWeightOptions{}.eps;
   Statistics statistics = Statistics::stable;

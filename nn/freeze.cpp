@@ -19,10 +19,6 @@ namespace {
 constexpr std::string_view kOp = "freeze";
 constexpr std::string_view kAllBelow = ".*";
 
-std::string joined(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
-
 bool names(const FreezePattern& pattern, const std::string& name) {
   return matches_pattern(pattern.pattern, name) || matches_pattern(pattern.pattern + std::string(kAllBelow), name);
 }
@@ -141,7 +137,7 @@ void freeze(Module& model, const std::vector<FreezePattern>& patterns) {
     const NamedTensors buffers = module->own_buffers();
     const NamedTensors own = module->own_parameters();
     const bool is_named = std::ranges::any_of(
-        buffers, [&, &path = path](const auto& buffer) { return named.contains(joined(path, buffer.first)); });
+        buffers, [&, &path = path](const auto& buffer) { return named.contains(join_names(path, buffer.first)); });
     const bool holds_still =
         !own.empty() && std::ranges::none_of(own, [](const auto& entry) { return entry.second.requires_grad(); });
     if (!buffers.empty() && (is_named || holds_still)) {
@@ -155,12 +151,12 @@ NamedTensors frozen_tensors(const Module& model) {
   for (const auto& [path, module] : model.named_modules()) {
     for (const auto& [name, x] : module->own_parameters()) {
       if (!x.requires_grad()) {
-        frozen.emplace_back(joined(path, name), x);
+        frozen.emplace_back(join_names(path, name), x);
       }
     }
     if (module->has_frozen_statistics()) {
       for (const auto& [name, x] : module->own_buffers()) {
-        frozen.emplace_back(joined(path, name), x);
+        frozen.emplace_back(join_names(path, name), x);
       }
     }
   }

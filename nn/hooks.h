@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "nn/module.h"
 
 #include <cstdint>
@@ -9,16 +10,13 @@
 namespace norma::nn {
 
 /// Registers hooks, and removes them at the end of the scope. The modules must outlive it.
-class Hooks {
+class Hooks : NotCopied {
  public:
-  Hooks() = default;
   ~Hooks() {
     for (const auto& [module, number] : hooks_) {
       module->remove_forward_hook(number);
     }
   }
-  Hooks(const Hooks&) = delete;
-  Hooks& operator=(const Hooks&) = delete;
 
   void add(Module& module, Module::ForwardHook hook) {
     hooks_.emplace_back(&module, module.register_forward_hook(std::move(hook)));

@@ -18,13 +18,13 @@
 
 namespace norma::nn {
 
+std::string join_names(const std::string& path, const std::string& name) {
+  return path.empty() ? name : path + "." + name;
+}
+
 namespace {
 
 constexpr std::string_view kCounter = "num_batches_tracked";
-
-std::string join_names(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
-}
 
 // Calls f(prefix, module) for a module and all below it, parents first.
 template <class M, class F>

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 
 #include <functional>
@@ -23,6 +24,9 @@ struct LoadReport {
   std::vector<std::string> missing;     ///< in the module, not in the dict
   std::vector<std::string> unexpected;  ///< in the dict, not in the module
 };
+
+/// "layer1.0" and "conv1" give "layer1.0.conv1"; the path of the whole network is "".
+std::string join_names(const std::string& path, const std::string& name);
 
 /// True iff a tensor of this name in a state dict is batch norm's count of batches, on which no output depends.
 bool is_counter(const std::string& name);
@@ -61,15 +65,12 @@ class ChildSlot {
 /// A layer, or a network of layers: a function of one tensor with parameters (trained), buffers (kept, not trained) and
 /// child modules. Constructors of derived classes register all three. Their names and order are those of the state
 /// dict, and follow PyTorch's. Modules are held by std::shared_ptr; a child that holds its parent is an Error.
-class Module {
+class Module : NotCopied {
  public:
   /// A function that sees a module's input and output after each forward pass.
   using ForwardHook = std::function<void(const Module& module, const Tensor& input, const Tensor& output)>;
 
-  Module() = default;
   virtual ~Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
 
   virtual Tensor forward(const Tensor& x) = 0;
   /// Runs forward(), then the hooks in the order of their registration.
@@ -206,7 +207,7 @@ std::string to_string(const Module& module);
 
 /// Keeps the mode of every module of a model (training or evaluation, frozen statistics), and restores it at the end of
 /// the scope.
-class Modes {
+class Modes : NotCopied {
  public:
   explicit Modes(Module& model) {
     for (const auto& [path, module] : model.named_modules()) {
@@ -214,8 +215,6 @@ class Modes {
     }
   }
   ~Modes() { restore(); }
-  Modes(const Modes&) = delete;
-  Modes& operator=(const Modes&) = delete;
 
   /// Sets the modes that were kept.
   void restore() const {

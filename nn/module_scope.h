@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 
 namespace norma::nn {
@@ -10,12 +11,10 @@ class ModuleScope;
 /// Sees each call of a module on its thread for as long as it lives. Unlike a forward hook it changes nothing: an op
 /// still does the work of several modules, and the observer sees the one module in whose name it runs. A second
 /// observer on the same thread takes over until it ends.
-class ModuleObserver {
+class ModuleObserver : NotCopied {
  public:
   ModuleObserver() : before_(active_) { active_ = this; }
   virtual ~ModuleObserver() { active_ = before_; }
-  ModuleObserver(const ModuleObserver&) = delete;
-  ModuleObserver& operator=(const ModuleObserver&) = delete;
 
   /// Called before the forward pass of a module.
   virtual void enter(const Module& module) = 0;
@@ -33,7 +32,7 @@ class ModuleObserver {
 
 /// Tells the observer of this thread, if there is one, of a forward pass. Inside a scope of the same module it does
 /// nothing.
-class ModuleScope {
+class ModuleScope : NotCopied {
  public:
   /// Module and input must live longer than the scope.
   ModuleScope(const Module& module, const Tensor& input) : observer_(ModuleObserver::active_) {
@@ -46,8 +45,6 @@ class ModuleScope {
       end({});
     }
   }
-  ModuleScope(const ModuleScope&) = delete;
-  ModuleScope& operator=(const ModuleScope&) = delete;
 
   /// Ends the scope and returns `output`.
   Tensor leave(Tensor output) {

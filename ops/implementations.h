@@ -47,14 +47,16 @@ class Implementations {
     read_environment();
     return chosen_;
   }
+  /// The number of the mode that was named last; 0 if none was.
+  [[nodiscard]] size_t mode() {
+    read_environment();
+    return mode_;
+  }
   /// Null if none is forced.
   [[nodiscard]] const T* forced() {
     read_environment();
     return forced_;
   }
-
-  /// The forced implementation, else the first; for ops where all support every case.
-  [[nodiscard]] const T& preferred() { return forced() != nullptr ? *forced() : *all_.front(); }
 
   /// The forced implementation if it supports the case, else the first that does. If the forced one supports a 16-bit
   /// case in float32 only, `through_float` does it.
@@ -100,6 +102,8 @@ class Implementations {
   void take(const T* found, const std::string& name) {
     forced_ = found;
     chosen_ = name;
+    const auto place = std::ranges::find(modes_, name);
+    mode_ = place == modes_.end() ? 0 : static_cast<size_t>(place - modes_.begin());
   }
 
   std::string_view op_;
@@ -110,6 +114,7 @@ class Implementations {
   std::string chosen_;
   std::once_flag environment_is_read_;
   const T* forced_ = nullptr;
+  size_t mode_ = 0;
 };
 
 }  // namespace norma::kernels

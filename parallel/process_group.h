@@ -106,4 +106,10 @@ bool has_nccl();
 /// "2.28.9"; "" where NCCL is not in this build.
 std::string nccl_version();
 
+/// Throws Error unless x is a dense tensor, whose elements lie side by side.
+void check_dense(std::string_view op, const Tensor& x);
+/// Throws Error unless x is dense, and float32 or float64, as begin_all_reduce() takes it.
+void check_summand(const Tensor& x);
+void check_root(int root, int ranks);
+
 }  // namespace norma::parallel

@@ -4,7 +4,6 @@
 #include "core/storage.h"
 #include "core/tape.h"
 #include "ops/shape/copy.h"
-#include "parallel/checks.h"
 #include "parallel/exchange_mpi.h"
 #include "parallel/process_group.h"
 

@@ -7,7 +7,6 @@
 #include "core/share.h"
 #include "core/tape.h"
 #include "ops/shape/view.h"
-#include "parallel/checks.h"
 
 #include <fmt/format.h>
 

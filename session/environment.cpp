@@ -106,7 +106,7 @@ std::string build() {
   const std::string_view optimized = "not optimized";
 #endif
   return fmt::format("{}, kernels for {}{}", optimized, simd::target(),
-                     conv2d_is_exact() ? ", exact convolutions" : "");
+                     conv2d_mode() == Conv2dMode::exact ? ", exact convolutions" : "");
 }
 
 /// "4.5 (libgomp)": the version of OpenMP, from the date in _OPENMP, and the loaded runtime.
@@ -174,7 +174,7 @@ Environment environment() {
   std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
   result.device = device_text();
-  result.exact_convolutions = conv2d_is_exact();
+  result.exact_convolutions = conv2d_mode() == Conv2dMode::exact;
   result.plugins = nn::loaded_plugins();
   for (const auto& [name, text] : cuda_facts()) {
     if (name.starts_with("cuda:")) {
@@ -284,7 +284,7 @@ std::string versions_json() {
   for (const auto& [name, number] : compute_libraries()) {
     versions[name] = number;
   }
-  if (conv2d_is_exact()) {
+  if (conv2d_mode() == Conv2dMode::exact) {
     versions["conv"] = "exact";
   }
   return data::json_text(versions);

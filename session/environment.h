@@ -27,7 +27,7 @@ struct Environment {
   std::vector<std::string> devices;                            ///< "cpu", "cuda:0"
   std::vector<nn::PluginRecord> plugins = {};                  ///< loaded ones
   std::string device;  ///< the tensors' device: "cpu", "cuda:0, NVIDIA H200, …"; "" in older files, which lack it
-  std::optional<bool> exact_convolutions = {};  ///< conv2d_is_exact(); none in older files, which lack it
+  std::optional<bool> exact_convolutions = {};  ///< conv2d_mode(); none in older files, which lack it
 };
 
 Environment environment();

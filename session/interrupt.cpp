@@ -1,15 +1,15 @@
 #include "session/interrupt.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
 #include <mutex>
-#include <string_view>
+#include <string>
 
 namespace norma::train {
 
@@ -22,32 +22,17 @@ int living_guards = 0;
 std::array<struct sigaction, InterruptGuard::kSignals.size()> before_guards{};
 timespec first_signal{};  // read and written by the handler only
 
-// Puts the message together, as a signal handler may: without asking for memory.
-struct Message {
-  std::array<char, 128> text{};
-  size_t size = 0;
-
-  void add(std::string_view part) {
-    part = part.substr(0, text.size() - size);
-    std::ranges::copy(part, text.begin() + static_cast<ptrdiff_t>(size));
-    size += part.size();
+// The lines of SIGINT, SIGTERM and SIGHUP by AfterSignal, made beforehand: a handler must not ask for memory.
+const std::array messages = [] {
+  std::array<std::array<std::string, 3>, 3> all;
+  for (size_t after = 0; after < all.size(); ++after) {
+    constexpr std::array kEnds = {"with what is done saved", "with the figures of a part", "without a result"};
+    const std::string ending = fmt::format(": ending soon, {}", kEnds[after]);
+    all[after] = {"\nnorma: interrupted" + ending + "; Ctrl-C again ends at once\n",
+                  "\nnorma: SIGTERM came" + ending + "\n", "\nnorma: SIGHUP came" + ending + "\n"};
   }
-};
-
-Message message_of(int signal) {
-  constexpr std::array<std::string_view, 3> kEnds = {"with what is done saved", "with the figures of a part",
-                                                     "without a result"};
-  Message message;
-  if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) {
-    message.add(signal == SIGINT    ? "\nnorma: interrupted"
-                : signal == SIGTERM ? "\nnorma: SIGTERM came"
-                                    : "\nnorma: SIGHUP came");
-    message.add(": ending soon, ");
-    message.add(kEnds[static_cast<size_t>(after_signal)]);
-    message.add(signal == SIGINT ? "; Ctrl-C again ends at once\n" : "\n");
-  }
-  return message;
-}
+  return all;
+}();
 
 // Calls only functions that POSIX allows in a signal handler.
 void note_signal(int signal, siginfo_t* info, void* /* context */) {
@@ -57,10 +42,12 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (StopFlag::ask(signal)) {
     first_signal = now;
-    const Message message = message_of(signal);
     // A failure is ignored: nothing can be done about it.
-    if (is_printed != 0) {
-      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.text.data(), message.size);
+    if (is_printed != 0 && signal != SIGPIPE) {
+      const std::string& message = messages[static_cast<size_t>(after_signal)][signal == SIGINT    ? 0
+                                                                               : signal == SIGTERM ? 1
+                                                                                                   : 2];
+      [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
     }
     errno = error;
     return;

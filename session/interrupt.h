@@ -1,6 +1,6 @@
 #pragma once
 
-#include "train/stop.h"
+#include "train/processes.h"
 
 #include <array>
 #include <csignal>
@@ -11,11 +11,11 @@ namespace norma::train {
 enum class AfterSignal { saved, figures_of_part, no_result };
 
 /// While one lives, the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (unless ignored, as under nohup) prints a line at once
-/// and asks for the end of work (train/stop.h). The training loops look once a step, write what they have and return.
-/// Ctrl-C after that ends the program at once, and so does another SIGINT or SIGTERM more than a second later. One that
-/// comes sooner counts as the same signal (timeout(1) signals the process and then its group). A further SIGHUP ends
-/// nothing: closing a terminal sends several. SIGPIPE (the output's reader is gone) only asks. Guards of several
-/// threads may end in any order: the last one that ends sets the handlers back, and withdraws what was asked.
+/// and asks for the end of work (train/processes.h). The training loops look once a step, write what they have and
+/// return. Ctrl-C after that ends the program at once, and so does another SIGINT or SIGTERM more than a second later.
+/// One that comes sooner counts as the same signal (timeout(1) signals the process and then its group). A further
+/// SIGHUP ends nothing: closing a terminal sends several. SIGPIPE (the output's reader is gone) only asks. Guards of
+/// several threads may end in any order: the last one that ends sets the handlers back, and withdraws what was asked.
 class InterruptGuard {
  public:
   explicit InterruptGuard(AfterSignal after = AfterSignal::saved);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -77,5 +78,47 @@ void check_other_file(std::string_view op, std::string_view output_name, const s
 /// Writes a whole text file under a temporary name first, so that a file of this name is replaced by all of `text` or
 /// stays as it was. Throws as cannot_write().
 void write_text_file(std::string_view op, const std::filesystem::path& file, std::string_view text);
+
+/// A folder for results. Files are written to it by its name. It is also held open, so that check_in_place() notices
+/// when another folder has taken that name.
+class HeldFolder {
+ public:
+  /// Throws Error "op: cannot write FOLDER: …" when it cannot be opened.
+  HeldFolder(std::string_view op, std::filesystem::path folder);
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+  /// Call it before each write. Throws Error "op: 'FOLDER' was moved or removed …" when the name stands for another
+  /// folder, or none.
+  void check_in_place() const;
+  /// Writes a file into the folder, as write_text_file(), after check_in_place().
+  void write_text(const std::string& name, std::string_view text) const;
+  [[nodiscard]] const std::filesystem::path& path() const { return folder_; }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+
+ private:
+  std::string op_;
+  std::filesystem::path folder_;
+  int descriptor_ = -1;
+};
+
+/// The file of a FolderLock. A process that is killed leaves it.
+inline constexpr const char* kLockName = ".norma-lock";
+
+/// While one lives, no other process gets one for the same folder. It is a lock of the system on the file kLockName,
+/// which ends with the process, however that ends.
+class FolderLock : public HeldFolder {
+ public:
+  /// Throws Error "op: 'FOLDER' is being written by another process (PID)", and Error when the folder cannot be
+  /// written. A file system without locks lets every process in.
+  FolderLock(std::string_view op, const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int lock_ = -1;
+};
 
 }  // namespace norma::train

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "session/folder_lock.h"
+#include "session/output.h"
 #include "train/checkpoint.h"
 #include "train/training_state.h"
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include "session/folder_lock.h"
+#include "session/output.h"
 #include "session/run_folder.h"
 #include "train/evaluate.h"
+#include "train/loop.h"
 #include "train/memory_use.h"
-#include "train/step_graph.h"
 #include "train/step_observer.h"
 #include "train/training_state.h"
 
@@ -101,9 +101,9 @@ class Trainer {
   /// Goes on from a checkpoint. Throws Error as resume_run() (session/resume.h).
   Trainer(Recipe recipe, TrainerOptions options, const Checkpoint& checkpoint);
 
-  /// Trains to the end, or until interrupted() (train/stop.h). Writes a checkpoint at the end of every epoch, at the
-  /// end, and when interrupted, and those of TrainerOptions::keep. However a run ended, after resuming the log has the
-  /// rows of an uninterrupted run, except for times. Throws Error when the output folder holds the checkpoint of
+  /// Trains to the end, or until interrupted() (train/processes.h). Writes a checkpoint at the end of every epoch, at
+  /// the end, and when interrupted, and those of TrainerOptions::keep. However a run ended, after resuming the log has
+  /// the rows of an uninterrupted run, except for times. Throws Error when the output folder holds the checkpoint of
   /// another run or the logs of a finished epoch, another process is writing there or it is moved, when a file cannot
   /// be written, and when the loss or a gradient (StepFaults::look_at()) becomes NaN or infinite, naming the op and the
   /// layer (Recipe::skip_nonfinite leaves such steps out). The last checkpoint stays. Throws OutOfMemory with the parts

@@ -4,15 +4,18 @@
 #include "base/excerpt.h"
 #include "base/parse_number.h"
 #include "data/json.h"
-#include "data/pytorch_file.h"
+#include "data/tensor_file.h"
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 namespace norma::train {
@@ -50,6 +53,18 @@ double share_of(const std::string& file, const Metadata& metadata, const char* k
   return *value;
 }
 
+/// Visits the whole numbers and the texts of a checkpoint by their keys in the metadata.
+template <class C, class F>
+void visit_fields(C& checkpoint, const F& visit) {
+  visit("step", checkpoint.step);
+  visit("epoch", checkpoint.epoch);
+  visit("seed", checkpoint.seed);
+  visit("generator_seed", checkpoint.generator_seed);
+  visit("generator_offset", checkpoint.generator_offset);
+  visit("model", checkpoint.model_name);
+  visit("norm", checkpoint.norm);
+}
+
 /// Everything of a checkpoint but its tensors.
 void read_metadata(const std::string& file, const Metadata& metadata, Checkpoint& checkpoint) {
   check(metadata.contains(kVersionKey), kOp, "{}: expected a checkpoint, got a file with weights only", file);
@@ -57,17 +72,17 @@ void read_metadata(const std::string& file, const Metadata& metadata, Checkpoint
   check(version == kVersion, kOp, "{}: expected a checkpoint of version {}, got version {}", file, kVersion,
         excerpt(version));
 
-  checkpoint.step = number_of<int64_t>(file, metadata, "step");
-  checkpoint.epoch = number_of<int64_t>(file, metadata, "epoch");
+  visit_fields(checkpoint, [&]<class T>(const char* key, T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+      value = text_of(file, metadata, key);
+    } else {
+      value = number_of<T>(file, metadata, key);
+    }
+  });
   check(checkpoint.step >= 0, kOp, "{}: metadata 'step': expected at least 0, got {}", file, checkpoint.step);
   check(checkpoint.epoch >= 0 && checkpoint.epoch <= checkpoint.step, kOp,
         "{}: metadata 'epoch': expected a number from 0 to {}, the step, got {}", file, checkpoint.step,
         checkpoint.epoch);
-  checkpoint.seed = number_of<uint64_t>(file, metadata, "seed");
-  checkpoint.generator_seed = number_of<uint64_t>(file, metadata, "generator_seed");
-  checkpoint.generator_offset = number_of<uint64_t>(file, metadata, "generator_offset");
-  checkpoint.model_name = text_of(file, metadata, "model");
-  checkpoint.norm = text_of(file, metadata, "norm");
   const std::string where = fmt::format("{}: {}", kOp, file);
   const std::string key = "metadata 'options'";
   checkpoint.options =
@@ -136,15 +151,8 @@ void save_checkpoint(const std::filesystem::path& file, const Checkpoint& checkp
   } catch (const nlohmann::json::exception&) {
     fail(kOp, "{}: options must be UTF-8", file.string());
   }
-  Metadata metadata = {{kVersionKey, kVersion},
-                       {"step", std::to_string(checkpoint.step)},
-                       {"epoch", std::to_string(checkpoint.epoch)},
-                       {"seed", std::to_string(checkpoint.seed)},
-                       {"generator_seed", std::to_string(checkpoint.generator_seed)},
-                       {"generator_offset", std::to_string(checkpoint.generator_offset)},
-                       {"model", checkpoint.model_name},
-                       {"norm", checkpoint.norm},
-                       {"options", options}};
+  Metadata metadata = {{kVersionKey, kVersion}, {"options", options}};
+  visit_fields(checkpoint, [&](const char* key, const auto& value) { metadata[key] = fmt::format("{}", value); });
   if (checkpoint.metric) {
     metadata["metric"] = fmt::format("{}", *checkpoint.metric);
   }
@@ -220,6 +228,62 @@ LoadedWeights load_weights(const std::filesystem::path& file, const WeightsOptio
                   found.prefix.empty() ? "" : fmt::format(", behind '{}'", excerpt(found.prefix)),
                   left_out.empty() ? "" : "; left out: " + excerpt_list(left_out));
   return result;
+}
+
+std::string class_names_text(const data::DatasetInfo& dataset) {
+  try {
+    return data::json_text(nlohmann::json(dataset.class_names));
+  } catch (const nlohmann::json::exception&) {
+    fail("checkpoint", "class names of dataset '{}' must be UTF-8", dataset.name);
+  }
+}
+
+std::string normalization_text(const data::DatasetInfo& dataset) {
+  const auto of_channels = [](const std::vector<float>& values) {  // a grey image is three times the same
+    return values.size() == 1 ? std::vector<float>(3, values[0]) : values;
+  };
+  return data::json_text(nlohmann::json{{"mean", of_channels(dataset.mean)}, {"std", of_channels(dataset.std)}});
+}
+
+std::string normalization_of(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.options.find(kNormalizationKey);
+  if (found == checkpoint.options.end()) {
+    return "";
+  }
+  const nlohmann::json json = data::parse_json("checkpoint", kNormalizationKey, found->second);
+  return data::json_text(nlohmann::json{{"mean", data::json_field<std::vector<double>>("checkpoint", json, "mean")},
+                                        {"std", data::json_field<std::vector<double>>("checkpoint", json, "std")}});
+}
+
+std::vector<std::string> class_names_of(const Checkpoint& checkpoint) {
+  const auto found = checkpoint.options.find(kClassNamesKey);
+  if (found == checkpoint.options.end()) {
+    return {};
+  }
+  return data::json_as<std::vector<std::string>>("checkpoint", kClassNamesKey,
+                                                 data::parse_json("checkpoint", kClassNamesKey, found->second));
+}
+
+std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {
+  const std::vector<std::string>& now = dataset.class_names;
+  if (of_training.empty() || of_training == now) {
+    return "";
+  }
+  if (of_training.size() != now.size()) {
+    return fmt::format("the network was trained on {} classes, and dataset '{}' has {}", of_training.size(),
+                       dataset.name, now.size());
+  }
+  size_t first = 0;
+  size_t count = 0;
+  for (size_t i = now.size(); i-- > 0;) {
+    if (now[i] != of_training[i]) {
+      first = i;
+      ++count;
+    }
+  }
+  return fmt::format(
+      "{} of {} classes have other names than in training: class {} was '{}' and is '{}' in dataset '{}'", count,
+      now.size(), first, excerpt(of_training[first]), excerpt(now[first]), dataset.name);
 }
 
 }  // namespace norma::train

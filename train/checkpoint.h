@@ -1,5 +1,6 @@
 #pragma once
 
+#include "data/dataset.h"
 #include "data/safetensors.h"
 #include "models/state_dict_names.h"
 
@@ -75,9 +76,31 @@ struct LoadedWeights {
 };
 
 /// The one reader of weights: from a checkpoint, any other safetensors file, or one of PyTorch's
-/// (data/pytorch_file.h), under any prefix and the names of any library that models::find_weights() knows. Counts of
+/// (data/tensor_file.h), under any prefix and the names of any library that models::find_weights() knows. Counts of
 /// batches in a floating dtype become integers, or are left out. Throws Error for what these functions refuse, a file
 /// without tensors, and averages of a checkpoint without any.
 LoadedWeights load_weights(const std::filesystem::path& file, const WeightsOptions& options = {});
+
+/// The key in Checkpoint::options for the names of the classes.
+inline constexpr const char* kClassNamesKey = "class_names";
+
+/// The names of a dataset's classes as text for a checkpoint. Throws Error for names that are not UTF-8.
+std::string class_names_text(const data::DatasetInfo& dataset);
+
+/// The key in Checkpoint::options for what is subtracted from images, and what they are divided by.
+inline constexpr const char* kNormalizationKey = "normalization";
+
+/// {"mean": [0.5, …], "std": […]} of the three channels of a network's images, values scaled to [0, 1].
+std::string normalization_text(const data::DatasetInfo& dataset);
+/// That text in a checkpoint; "" if it has none (earlier versions). Throws Error for another one.
+std::string normalization_of(const Checkpoint& checkpoint);
+
+/// The names of the classes that a checkpoint was trained on; empty if it has none (earlier versions). Throws Error for
+/// another text than that of class_names_text().
+std::vector<std::string> class_names_of(const Checkpoint& checkpoint);
+
+/// The differences between a dataset's classes and those of training in words; "" for none, or if the classes of
+/// training are unknown (empty).
+std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset);
 
 }  // namespace norma::train

@@ -1,14 +1,20 @@
 #include "train/evaluate.h"
 
+#include "base/error.h"
+#include "base/excerpt.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
-#include "data/subset.h"
+#include "data/dataset.h"
+#include "nn/hooks.h"
+#include "nn/module.h"
+#include "nn/norm/batch_norm.h"
+#include "nn/norm/changed_norms.h"
 #include "ops/loss/loss.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
-#include "train/stop.h"
+#include "train/processes.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>
@@ -19,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -27,6 +34,9 @@
 namespace norma::train {
 
 namespace {
+
+constexpr size_t kBitsOfByte = 8;
+constexpr size_t kBitsOfDigit = 4;
 
 constexpr int64_t kTop = 5;
 
@@ -148,7 +158,110 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
   return result;
 }
 
+/// Puts a batch norm into training, and collects mean and variance of its inputs. At the end its buffers return: those
+/// before, or after keep() the new statistics. The number of batches, which a schedule of batch renorm follows, is that
+/// before in any case. Batch renorm would correct towards other statistics, so it gets the bounds of a batch norm.
+class Population {
+ public:
+  explicit Population(nn::BatchNorm& norm) : norm_(norm), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
+    for (const auto& [name, buffer] : norm.named_buffers()) {
+      returning_.emplace_back(buffer, copy_of(buffer));
+    }
+    if (renorm_ != nullptr) {
+      r_max_ = renorm_->r_max();
+      d_max_ = renorm_->d_max();
+      renorm_->set_bounds(/* r_max= */ 1, /* d_max= */ 0);
+    }
+    norm_.train();
+    hooks_.add(norm, [this](const nn::Module&, const Tensor& x, const Tensor&) { moments_.add(x); });
+  }
+  ~Population() {
+    for (const auto& [buffer, values] : returning_) {
+      copy_into(values, buffer);
+    }
+    if (renorm_ != nullptr) {
+      renorm_->set_bounds(r_max_, d_max_);
+    }
+  }
+  Population(const Population&) = delete;
+  Population& operator=(const Population&) = delete;
+
+  void keep() {
+    for (const auto& [buffer, values] : returning_) {
+      if (buffer.is_same(norm_.running_mean())) {
+        nn::write(moments_.mean(), values);
+      } else if (buffer.is_same(norm_.running_var())) {
+        nn::write(moments_.var(/* correction= */ norm_.options().biased_running_var ? 0 : 1), values);
+      }
+    }
+  }
+
+ private:
+  nn::BatchNorm& norm_;
+  nn::BatchRenorm2d* renorm_;  ///< the same norm, if it is one
+  double r_max_ = 1;
+  double d_max_ = 0;
+  std::vector<std::pair<Tensor, Tensor>> returning_;  ///< buffers, and the values that they get at the end
+  nn::ChannelMoments moments_;
+  nn::Hooks hooks_;
+};
+
+/// The batch norms of a model, as constant as the model. Throws Error if there are none.
+template <class Norm, class Model>
+std::vector<Norm*> norms_to_recalibrate(Model& model) {
+  std::vector<Norm*> norms;
+  bool any_frozen = false;
+  for (const auto& [path, module] : model.named_modules()) {
+    auto* norm = dynamic_cast<Norm*>(module);
+    if (norm != nullptr && norm->has_frozen_statistics()) {
+      any_frozen = true;
+    } else if (norm != nullptr && norm->running_mean().defined()) {
+      norms.push_back(norm);
+    }
+  }
+  check(!norms.empty() || !any_frozen, "recalibrate",
+        "model: expected batch norms whose statistics are not frozen, got none");
+  check(!norms.empty(), "recalibrate", "model: expected batch norms with running statistics, got none");
+  return norms;
+}
+
 }  // namespace
+
+int64_t count_right(const ImageBits& bits) {
+  return std::count(bits.begin(), bits.end(), true);
+}
+
+std::string to_hex(const ImageBits& bits) {
+  std::string digits;
+  for (size_t first = 0; first < bits.size(); first += kBitsOfByte) {
+    unsigned byte = 0;
+    for (size_t i = first; i < first + kBitsOfByte; ++i) {
+      byte = 2 * byte + (i < bits.size() && bits[i] ? 1 : 0);
+    }
+    digits += fmt::format("{:02x}", byte);
+  }
+  return digits;
+}
+
+ImageBits image_bits_from_hex(std::string_view where, int64_t images, std::string_view digits) {
+  // Also keeps a damaged number from asking for much memory.
+  check(images >= 1 && static_cast<uint64_t>(images) <= kBitsOfDigit * digits.size() &&
+            digits.size() == 2 * ((static_cast<size_t>(images) + kBitsOfByte - 1) / kBitsOfByte),
+        where, "bits: expected two digits for each eight images, got {} digits for {} images", digits.size(), images);
+  ImageBits bits;
+  for (const char& digit : digits) {
+    const size_t value = std::string_view("0123456789abcdef").find(digit);
+    check(value != std::string_view::npos, where, "bits: expected hexadecimal digits 0 to 9 and a to f, got '{}'",
+          excerpt({&digit, 1}));
+    for (size_t bit = kBitsOfDigit; bit-- > 0;) {
+      bits.push_back((value >> bit & 1) == 1);
+    }
+  }
+  check(std::find(bits.begin() + images, bits.end(), true) == bits.end(), where,
+        "bits: expected 0 behind the last of {} images, got 1", images);
+  bits.resize(static_cast<size_t>(images));
+  return bits;
+}
 
 Evaluation evaluate(nn::Module& model, data::Loader& batches, const Precision& precision,
                     const EvaluateOptions& options) {
@@ -186,6 +299,51 @@ Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, in
 void load_averages(TrainingState& run, nn::Module& model) {
   // All steps so far may have been left out.
   model.load_state_dict(run.optimizer->steps() > 0 ? run.ema->averages() : run.wide_state());
+}
+
+std::string empty_classes_text(const data::DatasetInfo& test) {
+  return test.empty_classes.empty() ? ""
+                                    : fmt::format("no test images of {} of {} classes: {}", test.empty_classes.size(),
+                                                  test.num_classes(), excerpt_list(test.empty_classes));
+}
+
+std::string skipped_text(const data::Dataset& dataset) {
+  const std::vector<std::string> files = dataset.skipped();
+  if (files.empty()) {
+    return "";
+  }
+  const bool one = files.size() == 1;
+  return fmt::format("{} image{} could not be decoded, and the next one took {} place: {}", files.size(),
+                     one ? "" : "s", one ? "its" : "their", excerpt_list(files));
+}
+
+void check_recalibrates(const nn::Module& model) {
+  norms_to_recalibrate<const nn::BatchNorm>(model);
+}
+
+int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches) {
+  check(max_batches >= 1, "recalibrate", "max_batches: expected at least 1, got {}", max_batches);
+  const NoGradGuard no_grad;
+  auto batch = batches.next();  // before the old statistics are reset
+  check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
+  const nn::Modes modes(model);
+  model.eval();
+  std::vector<std::unique_ptr<Population>> norms;
+  for (nn::BatchNorm* norm : norms_to_recalibrate<nn::BatchNorm>(model)) {
+    norms.push_back(std::make_unique<Population>(*norm));
+  }
+  const Device device = model.device();
+  const Tensors parameters = model.parameters();
+  const DType dtype = parameters.empty() ? DType::float32 : parameters.front().dtype();
+  int64_t used = 0;
+  for (; batch && used < max_batches; batch = batches.next()) {
+    model(to(data::images_on(*batch, device), dtype));
+    ++used;
+  }
+  for (const auto& norm : norms) {
+    norm->keep();
+  }
+  return used;
 }
 
 }  // namespace norma::train

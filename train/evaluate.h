@@ -3,15 +3,30 @@
 #include "data/loader.h"
 #include "nn/module.h"
 #include "parallel/process_group.h"
-#include "train/image_bits.h"
 #include "train/precision.h"
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::train {
+
+/// A bit for each image of a test set, in its order: true iff a network's answer was right.
+using ImageBits = std::vector<bool>;
+
+/// The number of right answers.
+int64_t count_right(const ImageBits& bits);
+
+/// Two hexadecimal digits for each eight images. Image 0 is the highest bit of the first digit, as in
+/// numpy.unpackbits(). Bits after the last image are 0.
+std::string to_hex(const ImageBits& bits);
+
+/// The inverse, for this number of images. Throws Error "where: …" for another number of digits, for what is no digit,
+/// and for bits after the last image.
+ImageBits image_bits_from_hex(std::string_view where, int64_t images, std::string_view digits);
 
 struct Evaluation {
   double accuracy = 0;  ///< share of images whose largest logit is that of their label, in [0, 1]
@@ -24,7 +39,7 @@ struct Evaluation {
   int64_t images = 0;
   int64_t skipped_images = 0;  ///< Dataset::skipped(); evaluate() leaves it to callers, who have the dataset
   double seconds = 0;
-  bool complete = false;  ///< false: interrupted() came before the end (stop.h), and the figures are of a part
+  bool complete = false;  ///< false: interrupted() came before the end, and the figures are of a part
 };
 
 /// The results of evaluate() for a batch.
@@ -60,5 +75,23 @@ Evaluation evaluate_on_training_images(TrainingState& run, nn::Module& model, in
 
 /// Puts the moving averages of the run's tensors into another network of its kind. Expects TrainingState::ema.
 void load_averages(TrainingState& run, nn::Module& model);
+
+/// "no test images of 1 of 3 classes: bee", from DatasetInfo::empty_classes of the test images; "" for none.
+std::string empty_classes_text(const data::DatasetInfo& test);
+
+/// "2 images could not be decoded, and the next ones took their place: …", from Dataset::skipped(); "" for none.
+std::string skipped_text(const data::Dataset& dataset);
+
+/// Precise batch norm (Wu and Johnson, "Rethinking Batch in BatchNorm", 2021): replaces the running statistics of all
+/// batch norms by mean and variance of the population, all images of up to `max_batches` batches together, under the
+/// present weights: an average over batches would lack the variance between them. 200 is fvcore's default, too. Frozen
+/// statistics (Module::freeze_statistics()) stay. Batch renorm runs as batch norm. All else runs as in evaluation;
+/// instance norms and EvoNorm B0 keep their running statistics. Modes, momenta, renorm's bounds and num_batches_tracked
+/// are restored, and after an exception the statistics, too. Returns the number of batches used. Throws Error when the
+/// model has no batch norm with running statistics that are not frozen, or the loader no batch.
+int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batches = 200);
+
+/// Throws the Error of recalibrate() for a model without such batch norms.
+void check_recalibrates(const nn::Module& model);
 
 }  // namespace norma::train

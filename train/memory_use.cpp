@@ -82,8 +82,6 @@ class StepWithActivations : public ObservedStep {
   StepWithActivations(const nn::Module& model, std::function<void(std::vector<LayerBytes>)> done)
       : nodes_(model), done_(std::move(done)) {}
   void after_forward(const Tensor& loss, double /*grad_scale*/) override { done_(nodes_.saved(Tape(loss))); }
-  void after_backward() override {}
-  void after_update() override {}
 
  private:
   LayerNodes nodes_;

@@ -80,10 +80,7 @@ class ActivationObserver : public StepObserver {
  public:
   /// `model` must outlive it.
   explicit ActivationObserver(const nn::Module& model) : model_(model) {}
-  void start(const ObservedRun& /*run*/) override {}
   std::unique_ptr<ObservedStep> begin_step(int64_t step) override;
-  void end_step(int64_t /*step*/, double /*loss*/, double /*seconds*/) override {}
-  void evaluated(int64_t /*step*/, const Evaluation& /*test*/) override {}
 
   [[nodiscard]] const std::vector<LayerBytes>& activations() const { return activations_; }
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "data/augment/mix.h"
 #include "data/loader.h"
+#include "data/transform.h"
 #include "models/registry.h"
 #include "nn/optim/optimizer.h"
 #include "nn/optim/schedule.h"
@@ -22,12 +24,15 @@ struct Recipe {
   std::string norm;                 ///< "": the family's own
   std::string norm_policy;          ///< text of nn/norm/policy.h: other norms for some layers; "": none
   std::string norm_policy_file;     ///< where it came from, for messages
+  std::string norm_placement;       ///< of nn::to_string(NormPlacement), before the policy's; "": the policy's
   std::string conv_layer = "conv";  ///< a name of nn/conv.h
   bool small_stem = false;
   std::optional<int64_t> patch_size;  ///< none: models::default_patch_size()
   std::optional<double> layer_scale;
   std::string global_pool;  ///< of a ViT; "": token
   std::string qk_norm;      ///< of a ViT; "": none
+  bool qkv_bias = true;     ///< of a ViT
+  double pos_drop = 0;      ///< of a ViT
   bool zero_init_last = false;
   double drop_path = 0;
   bool grad_checkpointing = false;
@@ -43,7 +48,7 @@ struct Recipe {
   int64_t image_size = 32;
   int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
   bool flip = false;         ///< mirror each image with probability 1/2
-  // Random changes to training images, by timm's names (docs/augmentation.md); train/augmentation.h converts them for
+  // Random changes to training images, by timm's names (docs/augmentation.md); train_transform() converts them for
   // data/.
   std::vector<double> scale;                       ///< range of a resized crop's share of the area; empty: none
   std::vector<double> ratio = {3.0 / 4, 4.0 / 3};  ///< width to height of resized crops
@@ -107,7 +112,7 @@ struct Recipe {
   bool use_ema = false;               ///< take the averaged weights of the file
   std::string weights_prefix;         ///< as WeightsOptions::prefix
   bool strict = false;                ///< an Error for tensors of norms and the classifier that one side lacks
-  std::string convert_norm = "keep";  ///< how new norms are fitted (convert_norm.h)
+  std::string convert_norm = "keep";  ///< how new norms are fitted (weights.h)
   int64_t convert_batches = 10;       ///< training batches for convert_norm
   std::string from_norm;              ///< the norm of the network in the file; "": as the file says
   std::optional<double> head_lr;      ///< learning rate of the classifier; none: lr
@@ -225,5 +230,25 @@ struct Schedules {
 ///
 /// A run shorter than its warm-up ends inside it. Throws Error for a cool-down that leaves no step before it.
 Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_epoch);
+
+/// Interpolations of test images: bilinear, bicubic.
+std::vector<std::string> interpolation_names();
+/// The same, and random.
+std::vector<std::string> train_interpolation_names();
+
+/// Throws Error "train: name: expected …, got …" for the first invalid value of the recipe's augmentation, and for two
+/// that exclude each other.
+void check_augmentation(const Recipe& recipe);
+
+// These functions expect a recipe that passed the check.
+
+/// The transform of training images.
+data::TransformOptions train_transform(const Recipe& recipe);
+/// The transform of test images.
+data::TransformOptions test_transform(const Recipe& recipe);
+data::MixOptions mix_options(const Recipe& recipe);
+
+/// The augmentation for people: "random crop by 2 pixels, flip, rand-m9", "none".
+std::string augmentation_text(const Recipe& recipe);
 
 }  // namespace norma::train

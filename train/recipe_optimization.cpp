@@ -163,29 +163,26 @@ std::unique_ptr<nn::Optimizer> make_optimizer(const Recipe& recipe, const nn::Mo
   const double lr = base_lr(recipe);
   const bool has_betas = recipe.opt_betas.size() == 2;
   const double beta1 = has_betas ? recipe.opt_betas[0] : recipe.momentum;
-  if (recipe.opt == "adamw") {
-    nn::AdamWOptions options{.lr = lr, .beta1 = beta1};
-    options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
+  const auto made = [&]<class Optimizer, class Options>(std::in_place_type_t<Optimizer>, Options options) {
+    if constexpr (requires { options.beta2; }) {
+      options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
+    }
     options.eps = recipe.opt_eps.value_or(options.eps);
-    return std::make_unique<nn::AdamW>(std::move(groups), options);
+    return std::make_unique<Optimizer>(std::move(groups), options);
+  };
+  if (recipe.opt == "adamw") {
+    return made(std::in_place_type<nn::AdamW>, nn::AdamWOptions{.lr = lr, .beta1 = beta1});
   }
   if (recipe.opt == "lamb") {
-    nn::LambOptions options{.lr = lr, .beta1 = beta1};
-    options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
-    options.eps = recipe.opt_eps.value_or(options.eps);
-    return std::make_unique<nn::Lamb>(std::move(groups), options);
+    return made(std::in_place_type<nn::Lamb>, nn::LambOptions{.lr = lr, .beta1 = beta1});
   }
   if (recipe.opt == "rmsproptf") {
-    nn::RmsPropTfOptions options{.lr = lr, .momentum = recipe.momentum};
-    options.eps = recipe.opt_eps.value_or(options.eps);
-    return std::make_unique<nn::RmsPropTf>(std::move(groups), options);
+    return made(std::in_place_type<nn::RmsPropTf>, nn::RmsPropTfOptions{.lr = lr, .momentum = recipe.momentum});
   }
   if (recipe.opt == "muon") {
     nn::MuonOptions options{.lr = lr, .momentum = recipe.momentum};
     options.beta1 = has_betas ? recipe.opt_betas[0] : options.beta1;
-    options.beta2 = has_betas ? recipe.opt_betas[1] : options.beta2;
-    options.eps = recipe.opt_eps.value_or(options.eps);
-    return std::make_unique<nn::Muon>(std::move(groups), options);
+    return made(std::in_place_type<nn::Muon>, options);
   }
   recipe_option("opt").check_value(recipe);
   return std::make_unique<nn::Sgd>(

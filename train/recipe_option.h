@@ -1,10 +1,11 @@
 #pragma once
 
+#include "base/parse_number.h"
 #include "base/range.h"
-#include "train/option_row.h"
 #include "train/recipe.h"
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
@@ -18,6 +19,94 @@
 // run may make, the command that repeats a run and the table in docs/command.md.
 
 namespace norma::train {
+
+/// The ranges of the numbers of recipes, trainings and benchmarks, which the library and the command line check. Upper
+/// ends are far beyond what makes sense, but so low that no product of a few of them overflows.
+namespace ranges {
+
+inline constexpr Range<int64_t> kImageSize{1, 8192};
+inline constexpr Range<int64_t> kBatchSize{1, data::kMaxBatchSize};
+inline constexpr Range<int64_t> kEpochs{1, 1'000'000};
+inline constexpr Range<double> kLr{.low = 0, .high = 1000, .with_low = false};
+inline constexpr Range<uint64_t> kSeed{0, std::numeric_limits<uint64_t>::max()};
+
+inline constexpr Range<int64_t> kClasses{1, 1'000'000};
+inline constexpr Range<int64_t> kChannels{1, 65'536};
+inline constexpr Range<int64_t> kThreads{0, 1024};  ///< 0: as many as there are cores
+inline constexpr Range<int64_t> kWorkers{0, data::kMaxWorkers};
+inline constexpr Range<int64_t> kCheckpointHist{1, 1'000'000};
+inline constexpr Range<int64_t> kLogInterval{1, 1'000'000'000};
+/// Steps of a benchmark, batches of a recalibration.
+inline constexpr Range<int64_t> kSteps{1, 1'000'000};
+inline constexpr Range<int64_t> kStepsOrNone{0, 1'000'000};
+/// With kChannels channels and kImageSize² pixels of float32, so many images stay below 2^63 bytes.
+inline constexpr Range<int64_t> kSweepBatch{1, 65'536};
+inline constexpr Range<int64_t> kProcesses{1, 65'536};
+inline constexpr Range<int64_t> kTimeout{1, 1'000'000};  ///< seconds
+inline constexpr Range<int64_t> kMebibytes{1, 1'048'576};
+
+}  // namespace ranges
+
+/// One option of a command, with the place that gets its value: all that the command line, completion and Python know
+/// of it.
+struct OptionRow {
+  std::vector<std::string> names;  ///< without dashes; the last one is its name in error texts
+  std::string heading;             ///< in --help
+  std::string value_name;          ///< the word for the value in --help: "N"; "" for a switch
+  std::string expected;            ///< for error texts: "a whole number from 1 to 8"
+  std::string help;
+  std::function<bool(const std::string&)> take;  ///< a word; "true" or "false" for a switch. False: not as expected
+  std::string otherwise = {};                    ///< the default in --help
+  std::vector<std::string> choices = {};         ///< values that a shell offers: some, or all
+  std::function<void()> begin = {};              ///< is called before the first word
+  bool is_list = false;
+  bool has_opposite = false;               ///< a switch with a --no-name
+  std::vector<std::string> excludes = {};  ///< options that may not be given beside it
+
+  [[nodiscard]] bool is_switch() const { return value_name.empty(); }
+};
+
+// OptionRow::take for the usual kinds of values.
+
+inline auto into(bool& value) {
+  return [&value](const std::string& word) {
+    value = word == "true";
+    return true;
+  };
+}
+
+inline auto into(std::string& text) {
+  return [&text](const std::string& word) {
+    text = word;
+    return !word.empty();
+  };
+}
+
+/// A number in the range.
+template <class T>
+auto into(T& number, const Range<T>& range) {
+  return [&number, range](const std::string& word) {
+    const std::optional<T> parsed = parse_number<T>(word);
+    number = parsed.value_or(T{});
+    return parsed && range.contains(*parsed);
+  };
+}
+
+template <class T>
+auto into(std::optional<T>& number, const Range<T>& range) {
+  return [&number, range](const std::string& word) { return into(number.emplace(), range)(word); };
+}
+
+/// A text for `set`, which may throw an Error.
+template <class F>
+auto as_text(F set) {
+  return [set = std::move(set)](const std::string& word) {
+    if (!word.empty()) {
+      set(word);
+    }
+    return !word.empty();
+  };
+}
 
 /// The subject of an option. A command has the options of some of these parts.
 enum class RecipePart : uint8_t {
@@ -97,11 +186,11 @@ struct Needed {
 
 /// Details that only some options have.
 struct RecipeOptionDetails {
-  OnResume on_resume = OnResume::change;
-  std::string absent = {};      ///< the default in --help, if that is not the value itself
-  std::string value_name = {};  ///< the word for the value in --help; "": N, X, NAME, LIST or FILE.toml
-  std::string expected = {};    ///< for error texts: "a norm"; "": by the kind of the field
-  bool or_none = false;         ///< a text that may be absent
+  std::optional<OnResume> on_resume = {};  ///< none: that of its group
+  std::string absent = {};                 ///< the default in --help, if that is not the value itself
+  std::string value_name = {};             ///< the word for the value in --help; "": N, X, NAME, LIST or FILE.toml
+  std::string expected = {};               ///< for error texts: "a norm"; "": by the kind of the field
+  bool or_none = false;                    ///< a text that may be absent
   std::vector<std::string> (*names)() = nullptr;  ///< for completion, and for "{names}" in `help`
   std::string kind = {};                          ///< the kind of these names, "optimizer", if the value must be one of
                                                   ///< them

@@ -1,5 +1,6 @@
-#include "data/augment/erase.h"
+#include "base/nearest_name.h"
 #include "data/augment/mix.h"
+#include "data/augment/rectangles.h"
 #include "data/dataset.h"
 #include "data/transform.h"
 #include "nn/cast_policy.h"
@@ -7,13 +8,14 @@
 #include "nn/freeze.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
+#include "nn/norm/options.h"
 #include "nn/norm/policy.h"
-#include "train/augmentation.h"
-#include "train/convert_norm.h"
-#include "train/ranges.h"
+#include "train/recipe.h"
 #include "train/recipe_option.h"
+#include "train/weights.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -54,7 +56,7 @@ bool shares_batch_norm(const Recipe& recipe) {
   }
   return std::ranges::any_of(specs, [](const std::string& spec) {
     const nn::NormChoice choice = nn::parse_norm(spec);
-    const auto norm = nn::make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+    const auto norm = nn::make_norm(choice, nn::least_channels(choice));
     return dynamic_cast<const nn::BatchNorm*>(norm.get()) != nullptr;
   });
 }
@@ -105,6 +107,19 @@ void check_pool(const std::string& text) {
   check(text == "token" || text == "avg", "train", "global-pool: expected token or avg, got '{}'", text);
 }
 
+std::vector<std::string> placement_names() {
+  std::vector<std::string> names;
+  std::ranges::transform(nn::kNormPlacements, std::back_inserter(names),
+                         [](nn::NormPlacement one) { return std::string(nn::to_string(one)); });
+  return names;
+}
+
+void check_placement(const std::string& text) {
+  const std::vector<std::string> names = placement_names();
+  check(std::ranges::find(names, text) != names.end(), "train", "norm-placement: {}",
+        unknown_name("placement", text, names));
+}
+
 void check_qk_norm(const std::string& text) {
   try {
     nn::parse_norm(text);
@@ -121,68 +136,69 @@ std::vector<std::string> aa_examples() {
   return {"ta_wide", "rand-m9-mstd0.5-inc1"};
 }
 
-std::vector<Option> about(Part part, const char* heading, std::vector<Option> options) {
+/// `usual`: of the options that say nothing else.
+std::vector<Option> about(Part part, const char* heading, OnResume usual, std::vector<Option> options) {
   for (Option& option : options) {
     option.part = part;
     option.heading = heading;
+    option.on_resume = option.on_resume.value_or(usual);
   }
   return options;
 }
 
+std::vector<Option> about(Part part, const char* heading, std::vector<Option> options) {
+  return about(part, heading, OnResume::change, std::move(options));
+}
+
 std::vector<std::vector<Option>> table() {
   return {
-      about(Part::model, kNetwork,
-            {Option("model", &Recipe::model,
-                    "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge, "
-                    "vit_tiny … vit_base",
-                    {.on_resume = kFixed, .names = models::model_names, .kind = "model"}),
-             Option("norm", &Recipe::norm,
-                    "{names}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: "
-                    "batch[momentum=0.01,eps=1e-3]",
-                    {.on_resume = kFixed,
-                     .absent = "the model's own",
-                     .value_name = "SPEC",
-                     .expected = "a norm",
-                     .names = nn::norm_names})}),
-      about(Part::network, kNetwork,
-            {Option("norm-policy", FileField{&Recipe::norm_policy, &Recipe::norm_policy_file, read_norms},
-                    "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\"", {.on_resume = kFixed}),
-             Option("conv-layer", &Recipe::conv_layer, "the convolutions: {names}",
-                    {.on_resume = kFixed, .names = nn::conv_layer_names}),
-             Option("small-stem", &Recipe::small_stem,
-                    "ResNet: begin with a 3x3 convolution without stride and pooling, for small images",
-                    {.on_resume = kFixed}),
-             Option("patch-size", &Recipe::patch_size, {1, 1024},
-                    "ConvNeXt, ViT: size and stride of the first convolution",
-                    {.on_resume = kFixed,
-                     .absent = "2 for images below 64 pixels, else 4; ViT: 4, else 16",
-                     .value_name = "P"}),
-             Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
-                    "ConvNeXt, ViT: start value of each block's scale; 0 leaves it out",
-                    {.on_resume = kFixed, .absent = "1e-6; V2, ViT: 0"}),
-             Option("global-pool", TextField{&Recipe::global_pool, check_pool},
-                    "ViT: what the classifier gets: token (the class token) or avg (the mean of the others)",
-                    {.on_resume = kFixed, .absent = "token", .value_name = "NAME", .names = pool_names}),
-             Option("qk-norm", TextField{&Recipe::qk_norm, check_qk_norm},
-                    "ViT: the norm of queries and keys, over the channels of a head",
-                    {.on_resume = kFixed,
-                     .absent = "none",
-                     .value_name = "SPEC",
-                     .expected = "a norm",
-                     .names = nn::norm_names}),
-             Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0",
-                    {.on_resume = kFixed}),
-             Option("drop-path", &Recipe::drop_path, kBelowOne,
-                    "chance of leaving out the last block (stochastic depth)", {.value_name = "RATE"}),
-             Option("grad-checkpointing", &Recipe::grad_checkpointing,
-                    "keep only the inputs of blocks and compute the rest again in backward: the same numbers in less "
-                    "memory and more time"),
-             Option("recompute-norms", &Recipe::recompute_norms,
-                    "keep no outputs of norms and activations, and compute them again in backward: the same numbers in "
-                    "less memory and little more time"),
-             Option("sync-bn", &Recipe::sync_bn,
-                    "batch norm over the images of all processes (--procs), as in one process",
-                    {.on_resume = kFixed, .needs = kBatchNorm})}),
+      about(
+          Part::model, kNetwork, kFixed,
+          {Option("model", &Recipe::model,
+                  "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge, "
+                  "vit_tiny … vit_base",
+                  {.names = models::model_names, .kind = "model"}),
+           Option("norm", &Recipe::norm,
+                  "{names}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: "
+                  "batch[momentum=0.01,eps=1e-3]",
+                  {.absent = "the model's own", .value_name = "SPEC", .expected = "a norm", .names = nn::norm_names})}),
+      about(
+          Part::network, kNetwork, kFixed,
+          {Option("norm-policy", FileField{&Recipe::norm_policy, &Recipe::norm_policy_file, read_norms},
+                  "other norms for some layers: a file of lines \"layer4.*\" = \"group:32\""),
+           Option("norm-placement", TextField{&Recipe::norm_placement, check_placement},
+                  "ConvNeXt, ViT: where the norms of a block stand: {names}",
+                  {.absent = "the network's own: inside; ViT: pre", .value_name = "NAME", .names = placement_names}),
+           Option("conv-layer", &Recipe::conv_layer, "the convolutions: {names}", {.names = nn::conv_layer_names}),
+           Option("small-stem", &Recipe::small_stem,
+                  "ResNet: begin with a 3x3 convolution without stride and pooling, for small images"),
+           Option("patch-size", &Recipe::patch_size, {1, 1024},
+                  "ConvNeXt, ViT: size and stride of the first convolution",
+                  {.absent = "2 for images below 64 pixels, else 4; ViT: 4, else 16", .value_name = "P"}),
+           Option("layer-scale", &Recipe::layer_scale, kUpTo1000,
+                  "ConvNeXt, ViT: start value of each block's scale; 0 leaves it out", {.absent = "1e-6; V2, ViT: 0"}),
+           Option("global-pool", TextField{&Recipe::global_pool, check_pool},
+                  "ViT: what the classifier gets: token (the class token) or avg (the mean of the others)",
+                  {.absent = "token", .value_name = "NAME", .names = pool_names}),
+           Option("qk-norm", TextField{&Recipe::qk_norm, check_qk_norm},
+                  "ViT: the norm of queries and keys, over the channels of a head",
+                  {.absent = "none", .value_name = "SPEC", .expected = "a norm", .names = nn::norm_names}),
+           Option("qkv-bias", &Recipe::qkv_bias, "ViT: give the products of queries, keys and values a bias"),
+           Option("pos-drop", &Recipe::pos_drop, kBelowOne,
+                  "ViT: rate of the dropout after the positions, timm's pos_drop_rate"),
+           Option("zero-init-last", &Recipe::zero_init_last, "ResNet: start the last norm of each block at 0"),
+           Option("drop-path", &Recipe::drop_path, kBelowOne, "chance of leaving out the last block (stochastic depth)",
+                  {.on_resume = OnResume::change, .value_name = "RATE"}),
+           Option("grad-checkpointing", &Recipe::grad_checkpointing,
+                  "keep only the inputs of blocks and compute the rest again in backward: the same numbers in less "
+                  "memory and more time",
+                  {.on_resume = OnResume::change}),
+           Option("recompute-norms", &Recipe::recompute_norms,
+                  "keep no outputs of norms and activations, and compute them again in backward: the same numbers in "
+                  "less memory and little more time",
+                  {.on_resume = OnResume::change}),
+           Option("sync-bn", &Recipe::sync_bn,
+                  "batch norm over the images of all processes (--procs), as in one process", {.needs = kBatchNorm})}),
       about(Part::data, kImages,
             {Option("dataset", &Recipe::dataset,
                     "fashion_mnist; shapes (generated, needs no files); with --data-dir: imagefolder (JPEG, PNG, … in "
@@ -317,42 +333,37 @@ std::vector<std::vector<Option>> table() {
                     "sched multistep: epochs, counted from 1, that have a decay, as in timm", {.needs = kMultistep}),
              Option("decay-rate", &Recipe::decay_rate, {.low = 0, .high = 1000, .with_low = false},
                     "sched step, multistep: factor of each decay; poly: its power", {.needs = kDecaying})}),
-      about(Part::start, "Weights at the start",
+      about(Part::start, "Weights at the start", kFixed,
             {Option("initial-checkpoint", &Recipe::initial_checkpoint,
                     "begin with the weights of a file: of Norma, timm, torchvision, Hugging Face or Facebook, as "
                     "safetensors or .pth; a classifier of other classes is made anew",
-                    {.on_resume = kFixed, .absent = "random weights", .value_name = "FILE", .expected = "a file"}),
-             Option("reset-head", &Recipe::reset_head, "make the classifier anew in any case",
-                    {.on_resume = kFixed, .needs = kInitial}),
-             Option("use-ema", &Recipe::use_ema, "take the file's averaged weights",
-                    {.on_resume = kFixed, .needs = kInitial}),
-             Option(
-                 "weights-prefix", &Recipe::weights_prefix,
-                 "a part of what stands before the weights' names in a file of several networks: encoder_q",
-                 {.on_resume = kFixed, .absent = "any", .value_name = "TEXT", .expected = "a text", .needs = kInitial}),
+                    {.absent = "random weights", .value_name = "FILE", .expected = "a file"}),
+             Option("reset-head", &Recipe::reset_head, "make the classifier anew in any case", {.needs = kInitial}),
+             Option("use-ema", &Recipe::use_ema, "take the file's averaged weights", {.needs = kInitial}),
+             Option("weights-prefix", &Recipe::weights_prefix,
+                    "a part of what stands before the weights' names in a file of several networks: encoder_q",
+                    {.absent = "any", .value_name = "TEXT", .expected = "a text", .needs = kInitial}),
              Option("strict", &Recipe::strict,
                     "refuse a file that lacks tensors of norms or of the classifier, or has others",
-                    {.on_resume = kFixed, .needs = kInitial})}),
+                    {.needs = kInitial})}),
       about(Part::steps, "Weights at the start",
             {Option("freeze", TextsField{&Recipe::freeze, check_freeze},
                     "keep the parameters of these names, and the statistics of their norms, as they are: "
                     "'layer1.*,*.bn1'",
                     {.on_resume = kFixed, .expected = "patterns of names"})}),
-      about(
-          Part::conversion, "Weights at the start",
-          {Option("convert-norm", &Recipe::convert_norm,
-                  "{names}: how weights of another norm become those of --norm: weight and bias as they are, or "
-                  "fitted to the running statistics of batch norm, or to training images",
-                  {.on_resume = kFixed, .names = convert_norm_names, .kind = "way to change norms", .needs = kInitial}),
-           Option("convert-batches", &Recipe::convert_batches, ranges::kSteps, "training batches that it looks at",
-                  {.on_resume = kFixed, .needs = kConverting}),
-           Option("from-norm", &Recipe::from_norm, "the norm of the weights in the file",
-                  {.on_resume = kFixed,
-                   .absent = "as the file says",
-                   .value_name = "SPEC",
-                   .expected = "a norm",
-                   .names = nn::norm_names,
-                   .needs = kConverting})}),
+      about(Part::conversion, "Weights at the start", kFixed,
+            {Option("convert-norm", &Recipe::convert_norm,
+                    "{names}: how weights of another norm become those of --norm: weight and bias as they are, or "
+                    "fitted to the running statistics of batch norm, or to training images",
+                    {.names = convert_norm_names, .kind = "way to change norms", .needs = kInitial}),
+             Option("convert-batches", &Recipe::convert_batches, ranges::kSteps, "training batches that it looks at",
+                    {.needs = kConverting}),
+             Option("from-norm", &Recipe::from_norm, "the norm of the weights in the file",
+                    {.absent = "as the file says",
+                     .value_name = "SPEC",
+                     .expected = "a norm",
+                     .names = nn::norm_names,
+                     .needs = kConverting})}),
       about(
           Part::run, kOptimization,
           {Option("skip-nonfinite", &Recipe::skip_nonfinite,
@@ -367,17 +378,15 @@ std::vector<std::vector<Option>> table() {
       about(Part::seed, kOptimization,
             {Option("seed", &Recipe::seed, ranges::kSeed,
                     "of start values, image order and dropping; same seed, same bits", {.on_resume = kFixed})}),
-      about(
-          Part::precision, "Running",
-          {Option("precision", &Recipe::precision,
-                  "{names}; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops",
-                  {.on_resume = kFixed, .names = precision_names}),
-           Option("cast-policy", FileField{&Recipe::cast_policy, &Recipe::cast_policy_file, read_casts},
-                  "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: lower, float32, keep",
-                  {.on_resume = kFixed}),
-           Option("cast", TextsField{&Recipe::cast, check_cast},
-                  "changes of that policy: layer_norm_2d=float32,linear=keep",
-                  {.on_resume = kFixed, .expected = "OP=RULE"})})};
+      about(Part::precision, "Running", kFixed,
+            {Option("precision", &Recipe::precision,
+                    "{names}; tf32: float32 products with fewer digits, on CUDA; amp: float32 parameters, autocast ops",
+                    {.names = precision_names}),
+             Option(
+                 "cast-policy", FileField{&Recipe::cast_policy, &Recipe::cast_policy_file, read_casts},
+                 "amp: what ops compute in, a file of lines \"batch_norm\" = \"float32\"; rules: lower, float32, keep"),
+             Option("cast", TextsField{&Recipe::cast, check_cast},
+                    "changes of that policy: layer_norm_2d=float32,linear=keep", {.expected = "OP=RULE"})})};
 }
 
 }  // namespace

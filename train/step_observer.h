@@ -22,8 +22,8 @@ class ObservedStep {
 
   /// The tape that leads to `loss` is whole. The gradients will be those of loss · grad_scale (nn::GradScaler).
   virtual void after_forward(const Tensor& loss, double grad_scale) = 0;
-  virtual void after_backward() = 0;
-  virtual void after_update() = 0;
+  virtual void after_backward() {}
+  virtual void after_update() {}
 };
 
 /// The facts about a run that observers get.
@@ -51,17 +51,17 @@ class StepObserver {
   StepObserver& operator=(const StepObserver&) = delete;
 
   /// Called once in each run(), before its steps and evaluations; a resumed run may have no steps left.
-  virtual void start(const ObservedRun& run) = 0;
+  virtual void start(const ObservedRun& /*run*/) {}
   /// False: begin_step() never observes a step, and steps may be launches of a graph.
   [[nodiscard]] virtual bool looks_into_steps() const { return true; }
   /// Called before the forward pass of a step; the first of a run has number 1. Null: this step is not observed.
   virtual std::unique_ptr<ObservedStep> begin_step(int64_t step) = 0;
   /// Called after each step that updated the weights; `seconds` includes waiting for the batch.
-  virtual void end_step(int64_t step, double loss, double seconds) = 0;
+  virtual void end_step(int64_t /*step*/, double /*loss*/, double /*seconds*/) {}
   /// Called after each step that was left out (Recipe::skip_nonfinite, overflow in float16), in place of end_step().
   virtual void left_out_step(int64_t /*step*/, double /*loss*/, double /*seconds*/) {}
   /// Called after each complete evaluation.
-  virtual void evaluated(int64_t step, const Evaluation& test) = 0;
+  virtual void evaluated(int64_t /*step*/, const Evaluation& /*test*/) {}
 };
 
 }  // namespace norma::train

@@ -6,8 +6,7 @@
 #include "core/copy.h"
 #include "models/registry.h"
 #include "ops/shape/copy.h"
-#include "train/convert_norm.h"
-#include "train/dataset_notes.h"
+#include "train/checkpoint.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>

@@ -4,10 +4,10 @@
 #include "nn/optim/grad_scaler.h"
 #include "nn/optim/optimizer.h"
 #include "train/checkpoint.h"
-#include "train/data_parallel.h"
 #include "train/ema.h"
 #include "train/freeze.h"
 #include "train/precision.h"
+#include "train/processes.h"
 #include "train/recipe.h"
 
 #include <algorithm>

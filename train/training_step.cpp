@@ -15,9 +15,8 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
-#include "train/agreement.h"
 #include "train/memory_use.h"
-#include "train/stop.h"
+#include "train/processes.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,8 @@
 #pragma once
 
+#include "data/dataset.h"
 #include "nn/module.h"
+#include "nn/norm/calibrate.h"
 #include "train/checkpoint.h"
 #include "train/recipe.h"
 
@@ -31,10 +33,10 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
                                const FitOptions& fit = {});
 
 /// Makes the network of a recipe, in its full precision, with the weights of a file. Where a ViT's recipe leaves them
-/// open, patch_size (but under timm's names, which say it), layer_scale, global_pool and qk_norm are those that the
-/// file's tensors show. Before it takes memory for them, it throws Error "weights: FILE: …" for a file of another
-/// network, or with another number of classes. `say` gets the line of load_model_weights() unless it is "".
-std::shared_ptr<nn::Module> load_network(std::string_view op, const Recipe& recipe, int64_t classes,
+/// open, it gets the patch_size (but under timm's names, which say it), layer_scale, global_pool, qkv_bias and qk_norm
+/// that the file's tensors show. Before it takes memory for them, it throws Error "weights: FILE: …" for a file of
+/// another network, or with another number of classes. `say` gets the line of load_model_weights() unless it is "".
+std::shared_ptr<nn::Module> load_network(std::string_view op, Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
                                          const std::function<void(const std::string&)>& say);
 
@@ -63,5 +65,39 @@ std::string sha256_of(const Tensor& x);
 /// Throws Error "op: where: tensor 'fc.weight': expected finite numbers, got 3 that are NaN or infinite" for the first
 /// tensor that is not finite.
 void check_finite(std::string_view op, std::string_view where, const nn::NamedTensors& tensors);
+
+/// The names for Recipe::convert_norm: keep, fold, calibrate.
+std::vector<std::string> convert_norm_names();
+
+/// The norm of the network in the file Recipe::initial_checkpoint, as convert_network() finds it; "": the model's own.
+std::string initial_norm(const Recipe& recipe);
+
+/// A trained network with other norms, before it is trained further.
+struct ConvertedNetwork {
+  std::shared_ptr<nn::Module> model;  ///< in the recipe's full precision (in_full_precision())
+  std::string initial;                ///< what load_initial_weights() says of the file
+  std::string from;                   ///< the norm before: Recipe::from_norm, or what the file says
+  int64_t images = 0;                 ///< that the weights and figures come from
+  std::vector<nn::NormMatch> layers;  ///< one for each new norm; none if all norms stay
+
+  /// A line for each layer, below a head.
+  [[nodiscard]] std::string text(const Recipe& recipe) const;
+};
+
+struct ConvertOptions {
+  int workers = 1;                ///< of the loader of images
+  bool head_may_be_other = true;  ///< false: Error for a file whose classifier has other classes
+};
+
+/// Makes the network of a recipe with the weights of Recipe::initial_checkpoint (load_initial_weights()), and fits its
+/// new norms to the network in the file, as Recipe::convert_norm says: nn::fold_statistics(), nn::calibrate_norms(), or
+/// neither. Recipe::convert_batches training batches, as training would see them, are the images of the calibration and
+/// of the comparison.
+///
+/// The norm before is Recipe::from_norm; or that of the checkpoint's run, policy included, or of the metadata `norm`;
+/// or batch if the file has running statistics; or the model's own norm if that has none. Throws Error for a file that
+/// leaves it open, whose tensors are not those of the network with that norm, or that nn's functions refuse.
+ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<const data::Dataset>& train_set,
+                                 const ConvertOptions& options = {});
 
 }  // namespace norma::train

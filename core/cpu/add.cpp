@@ -3,6 +3,7 @@
 #include "core/simd/foreach_target.h"
 
 #include "core/cpu/tensor_kernels.h"
+#include "core/simd/call.h"
 #include "core/simd/memory.h"
 
 #include <cmath>
@@ -13,8 +14,7 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 using namespace simd::HWY_NAMESPACE;
 
 void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
-  dispatch_any_floating("accumulate", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("accumulate", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
     S* to = static_cast<S*>(out);
     const S* first = static_cast<const S*>(a);
@@ -41,29 +41,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(add);
 void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
-  NORMA_SIMD_BEST(add)(loop, dtype, out, a, b);
+  NORMA_SIMD_CALL(add)(loop, dtype, out, a, b);
 }
 
 int64_t find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x) {
-  return dispatch_any_floating("find_not_finite", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  return dispatch_any_floating("find_not_finite", dtype, [&]<class T>(T) {
     const T* elements = static_cast<const T*>(x);
     const int64_t count = sizes.numel();
-    Sizes index = Sizes::filled(sizes.size(), 0);
-    int64_t offset = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      if (!std::isfinite(static_cast<compute_t<T>>(elements[offset]))) {
+    const std::array<Strides, 1> of_x{strides};
+    Odometer<1> place(sizes, of_x, 0);
+    for (int64_t i = 0; i < count; ++i, place.next()) {
+      if (!std::isfinite(static_cast<compute_t<T>>(elements[place.offsets()[0]]))) {
         return i;
-      }
-      for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
-        offset += strides[axis];
-        if (++index[axis] < sizes[axis]) {
-          break;
-        }
-        offset -= sizes[axis] * strides[axis];
-        index[axis] = 0;
       }
     }
     return int64_t{-1};

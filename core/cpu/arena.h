@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstddef>
 #include <map>
 #include <set>
@@ -10,12 +12,10 @@ namespace norma {
 /// One range of addresses that blocks are cut from. Free neighbours become one block again, so that memory freed in
 /// small pieces serves large ones: a backward pass wants its largest blocks when it has freed everything else. Pages
 /// come from the system when they are first written. Not thread-safe.
-class Arena {
+class Arena : NotCopied {
  public:
   /// Takes addresses, not memory, for `capacity` bytes. Where the system refuses, every allocate() returns nullptr.
   explicit Arena(size_t capacity);
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
 
   /// The smallest free block that holds `size` bytes (a multiple of kAlignment), the lowest of several; nullptr where
   /// there is none.

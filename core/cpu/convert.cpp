@@ -3,6 +3,7 @@
 #include "core/simd/foreach_target.h"
 
 #include "core/cpu/tensor_kernels.h"
+#include "core/simd/call.h"
 #include "core/simd/memory.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -68,9 +69,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(convert);
 void convert(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtype, const void* src) {
-  NORMA_SIMD_BEST(convert)(loop, dst_dtype, dst, src_dtype, src);
+  NORMA_SIMD_CALL(convert)(loop, dst_dtype, dst, src_dtype, src);
 }
 
 }  // namespace norma::kernels::cpu

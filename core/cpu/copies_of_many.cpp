@@ -23,10 +23,8 @@ void copy_all(DType to_dtype, DType from_dtype, const double* factor, std::span<
     }
     return;
   }
-  dispatch_any_floating("copy_all", to_dtype, [&](auto to_zero) {
-    dispatch_any_floating("copy_all", from_dtype, [&](auto from_zero) {
-      using To = decltype(to_zero);
-      using From = decltype(from_zero);
+  dispatch_any_floating("copy_all", to_dtype, [&]<class To>(To) {
+    dispatch_any_floating("copy_all", from_dtype, [&]<class From>(From) {
       using T = compute_t<To>;
       const auto by = static_cast<T>(*factor);
       for (const CopyItem& item : items) {

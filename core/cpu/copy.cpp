@@ -36,12 +36,7 @@ void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType src_dtyp
     convert(loop, dst_dtype, dst, src_dtype, src);
     return;
   }
-  switch (size_of(dst_dtype)) {
-    case 1: return move_elements<AnyElement<uint8_t>>(loop, dst, src);
-    case 2: return move_elements<AnyElement<uint16_t>>(loop, dst, src);
-    case 4: return move_elements<AnyElement<uint32_t>>(loop, dst, src);
-    default: return move_elements<AnyElement<uint64_t>>(loop, dst, src);
-  }
+  dispatch_word("copy", size_of(dst_dtype), [&]<class Word>(Word) { move_elements<AnyElement<Word>>(loop, dst, src); });
 }
 
 }  // namespace norma::kernels::cpu

@@ -6,8 +6,7 @@
 namespace norma::kernels {
 
 void cpu::fill(const StridedLoop<1>& loop, DType dtype, void* x, double value) {
-  dispatch_all(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_all(dtype, [&]<class T>(T) {
     auto* data = static_cast<T*>(x);
     const T element = [&] {
       if constexpr (std::is_same_v<T, bool>) {

@@ -38,7 +38,7 @@ std::string limit_text() {
                      byte_text(std::min(available_memory(), memory)));
 }
 
-/// The number behind `key` in lines of "key number", with a colon behind the key or none.
+/// The number after `key` in lines of "key number", with a colon after the key or none.
 std::optional<size_t> number_of(const std::filesystem::path& file, std::string_view key) {
   std::ifstream lines(file);
   for (std::string line; std::getline(lines, line);) {

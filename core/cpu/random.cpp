@@ -27,8 +27,7 @@ void fill_random(T* x, int64_t count, RandomStream stream, F&& make) {
 }  // namespace
 
 void cpu::uniform(DType dtype, void* x, int64_t count, RandomStream stream, double low, double high) {
-  dispatch_floating("uniform_", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("uniform_", dtype, [&]<class T>(T) {
     const T start = static_cast<T>(low);
     const T width = static_cast<T>(high - low);
     const T last = last_of_uniform<T>(low, high);
@@ -47,8 +46,7 @@ void cpu::uniform(DType dtype, void* x, int64_t count, RandomStream stream, doub
 }
 
 void cpu::normal(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std) {
-  dispatch_floating("normal_", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("normal_", dtype, [&]<class T>(T) {
     fill_random<T, 2>(static_cast<T*>(x), count, stream, [=](const std::array<uint32_t, 4>& bits) {
       const auto numbers = box_muller(uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3]));
       return std::array<T, 2>{static_cast<T>(mean + std * numbers[0]), static_cast<T>(mean + std * numbers[1])};
@@ -58,8 +56,7 @@ void cpu::normal(DType dtype, void* x, int64_t count, RandomStream stream, doubl
 
 void cpu::truncated_normal(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std,
                            double low, double high) {
-  dispatch_floating("truncated_normal_", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("truncated_normal_", dtype, [&]<class T>(T) {
     T* data = static_cast<T*>(x);
     parallel_for(0, count, kPointwiseGrain / 8, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

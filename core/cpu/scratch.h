@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/allocator.h"
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace norma::kernels::cpu {
 
 /// Memory of the calling thread for the length of a scope. It is kept for the next scope, so that the steady state asks
 /// nobody for memory. Scopes may nest.
-class Scratch {
+class Scratch : NotCopied {
  public:
   Scratch() : block_(arena().block), used_(arena().used) {
     Arena& all = arena();
@@ -30,8 +31,6 @@ class Scratch {
     arena().block = block_;
     arena().used = used_;
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
 
   /// `count` numbers, uninitialized, on a cache line of their own and followed by room for one more vector.
   template <class T>

@@ -3,6 +3,7 @@
 #include "core/simd/foreach_target.h"
 
 #include "core/cpu/tensor_kernels.h"
+#include "core/simd/call.h"
 #include "core/simd/targets.h"
 
 #include <hwy/highway.h>
@@ -142,15 +143,9 @@ void copy_transposed_as(const StridedLoop<2>& loop, int64_t across, T* dst, cons
 }  // namespace
 
 void copy_transposed(size_t element_bytes, const StridedLoop<2>& loop, int64_t across, void* dst, const void* src) {
-  const auto copy = [&]<class T>(T) {
+  dispatch_word("copy", element_bytes, [&]<class T>(T) {
     copy_transposed_as(loop, across, static_cast<T*>(dst), static_cast<const T*>(src));
-  };
-  switch (element_bytes) {
-    case 1: return copy(uint8_t{});
-    case 2: return copy(uint16_t{});
-    case 4: return copy(uint32_t{});
-    default: return copy(uint64_t{});
-  }
+  });
 }
 
 }  // namespace norma::kernels::cpu::HWY_NAMESPACE
@@ -159,9 +154,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(copy_transposed);
 void copy_transposed(size_t element_bytes, const StridedLoop<2>& loop, int64_t across, void* dst, const void* src) {
-  NORMA_SIMD_BEST(copy_transposed)(element_bytes, loop, across, dst, src);
+  NORMA_SIMD_CALL(copy_transposed)(element_bytes, loop, across, dst, src);
 }
 
 }  // namespace norma::kernels::cpu

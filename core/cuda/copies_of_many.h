@@ -30,13 +30,11 @@ struct Moved {
   }
 };
 
-template <class Word>
-std::vector<Moved<Word>> moved_items(std::span<const CopyItem> items) {
-  return {items.begin(), items.end()};
-}
-template <class Word>
-void move_all(std::span<const CopyItem> items) {
-  change_all<kVectorOf<Word>>(moved_items<Word>(items));
+/// Copies items of one dtype. `guard`: of ItemList.
+inline void move_all(DType dtype, std::span<const CopyItem> items, const double* guard = nullptr) {
+  dispatch_word("copy", size_of(dtype), [&]<class Word>(Word) {
+    change_all<kVectorOf<Word>>(std::vector<Moved<Word>>(items.begin(), items.end()), guard);
+  });
 }
 
 template <class To, class From>
@@ -50,16 +48,10 @@ void convert_all(const double* factor, std::span<const CopyItem> items) {
 
 inline void copy_all(DType to, DType from, const double* factor, std::span<const CopyItem> items) {
   if (to == from && factor == nullptr) {
-    switch (size_of(to)) {
-      case 1: return move_all<uint8_t>(items);
-      case 2: return move_all<uint16_t>(items);
-      case 4: return move_all<uint32_t>(items);
-      default: return move_all<uint64_t>(items);
-    }
+    return move_all(to, items);
   }
-  const bool done = with_common_pair(to, from, [&](auto to_zero, auto from_zero) {
-    convert_all<decltype(to_zero), decltype(from_zero)>(factor, items);
-  });
+  const bool done =
+      with_common_pair(to, from, [&]<class To, class From>(To, From) { convert_all<To, From>(factor, items); });
   check(done || factor == nullptr, "copy_all", "dtypes: expected float32 and another, got {} and {}", to_string(to),
         to_string(from));
   for (const CopyItem& item : items) {
@@ -73,8 +65,7 @@ inline void copy_all(DType to, DType from, const double* factor, std::span<const
 }
 
 inline void add_all(DType dtype, std::span<const CopyItem> items) {
-  dispatch_any_floating("accumulate", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("accumulate", dtype, [&]<class S>(S) {
     change_all<kVectorOf<S>>(std::vector<SumOfTwo<S>>(items.begin(), items.end()));
   });
 }

@@ -50,10 +50,8 @@ bool with_common_pair(DType to, DType from, F&& f) {
     return false;
   }
   bool done = false;
-  dispatch_any_floating("copy", to, [&](auto to_zero) {
-    dispatch_any_floating("copy", from, [&](auto from_zero) {
-      using To = decltype(to_zero);
-      using From = decltype(from_zero);
+  dispatch_any_floating("copy", to, [&]<class To>(To to_zero) {
+    dispatch_any_floating("copy", from, [&]<class From>(From from_zero) {
       if constexpr (std::is_same_v<To, From> || (std::is_same_v<To, float> && sizeof(From) == 2) ||
                     (std::is_same_v<From, float> && sizeof(To) == 2)) {
         f(to_zero, from_zero);
@@ -111,9 +109,7 @@ NORMA_KERNEL void change_one(Item item) {
 /// Changes one item, by vectors if its arrays begin at whole ones.
 template <int width, class Item>
 void change(const Item& item) {
-  const auto start = [&](int64_t steps, void (*kernel)(Item)) {
-    launch(blocks_for(steps, kDenseThreads), threads_for(steps, kDenseThreads), 0, current_stream(), kernel, item);
-  };
+  const auto start = [&](int64_t steps, void (*kernel)(Item)) { launch_over(steps, kDenseThreads, kernel, item); };
   item.is_aligned() ? start(ceil_div(item.count, width), change_one<width, Item>)
                     : start(item.count, change_one<1, Item>);
 }

@@ -1,32 +1,34 @@
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/cuda/caching_allocator.h"
-#include "core/cuda/device.h"
-#include "core/cuda/device_graph_cudart.h"
 #include "core/cuda/graph_cudnn.h"
 #include "core/cuda/recording.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/separate_blocks.h"
 #include "core/cuda/staging.h"
-#include "core/cuda/version_cublaslt.h"
+#include "core/device_functions.h"
+#include "core/device_graph.h"
 #include "core/event.h"
 #include "core/upload.h"
 
+#include <cublasLt.h>
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace norma::cuda {
 namespace {
 
 /// Calls of CUDA are for another device while it lives.
-class DeviceScope {
+class DeviceScope : NotCopied {
  public:
   explicit DeviceScope(int index) : before_(current_device().index) { use_device(index); }
   ~DeviceScope() { use_device(before_); }
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
   int before_;
@@ -100,6 +102,38 @@ Allocator* make_allocator(int index) {
   return new CachingAllocator(*new GpuMemory(index));
 }
 
+/// The number of devices, or the reason why there is none.
+struct Count {
+  int devices = 0;
+  std::string reason;
+};
+const Count& count() {
+  static const Count counted = [] {
+    Count result;
+    int driver = 0;
+    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
+      result.reason = "there is no NVIDIA driver";
+      return result;
+    }
+    const cudaError_t error = cudaGetDeviceCount(&result.devices);
+    if (error != cudaSuccess) {
+      result.devices = 0;
+      result.reason = cudaGetErrorString(error);
+      (void)cudaGetLastError();
+    }
+    return result;
+  }();
+  return counted;
+}
+
+/// Throws Error("op: expected a GPU, got none: …") without a GPU, and an Error for a number that no GPU has.
+void check_there(std::string_view op, int index) {
+  norma::check(count().devices > 0, op, "expected a GPU, got none: {}", count().reason);
+  norma::check(index < count().devices, op, "expected a device from cuda:0 to cuda:{}, got cuda:{}",
+               count().devices - 1, index);
+  check_capability(index);
+}
+
 Allocator& allocator_of_device(int index) {
   check_there("allocator", index);
   const DeviceScope scope(index);
@@ -107,21 +141,93 @@ Allocator& allocator_of_device(int index) {
   return instances->get([index] { return make_allocator(index); });
 }
 
+/// Takes memory from a reserve while it lives.
+class ReserveScope : NotCopied {
+ public:
+  ReserveScope(CachingAllocator& memory, CachingAllocator::Reserve& reserve) : memory_(memory) { memory.use(&reserve); }
+  ~ReserveScope() { memory_.use(nullptr); }
+
+ private:
+  CachingAllocator& memory_;
+};
+
+class Graph final : public DeviceGraph {
+ public:
+  Graph(CachingAllocator& memory, int index) : memory_(memory), index_(index) {}
+  ~Graph() override {
+    forget();
+    memory_.dissolve(reserve_);
+  }
+
+  void record(const std::function<void()>& work) override {
+    forget();
+    use_device(index_);
+    memory_.empty_cache();  // the graph's memory comes from the device, and nobody else gets it
+    cudaGraph_t graph = nullptr;
+    {
+      const ReserveScope scope(memory_, reserve_);
+      Recording recording;
+      work();
+      graph = recording.finish();
+      copies_ = recording.take_copies();
+    }
+    size_t nodes = 0;
+    const cudaError_t counted = cudaGraphGetNodes(graph, nullptr, &nodes);
+    // CUDA's own part of a graph takes memory as well. Recorded work may have freed some that the allocator keeps.
+    const cudaError_t made = with_memory([&] { return cudaGraphInstantiate(&executable_, graph, 0); });
+    (void)cudaGraphDestroy(graph);
+    check(counted, "cudaGraphGetNodes");
+    check(made, "cudaGraphInstantiate");
+    // Now, so that a launch lacks no memory.
+    if (const auto sent = with_memory([&] { return cudaGraphUpload(executable_, current_stream()); });
+        sent != cudaSuccess) {
+      forget();
+      check(sent, "cudaGraphUpload");
+    }
+    size_ = static_cast<int64_t>(nodes);
+  }
+
+  void launch() override {
+    norma::check(executable_ != nullptr, "cuda graph", "expected recorded work, got none");
+    use_device(index_);
+    check(cudaGraphLaunch(executable_, current_stream()), "cudaGraphLaunch");
+  }
+
+  [[nodiscard]] int64_t size() const override { return size_; }
+
+ private:
+  void forget() {
+    if (executable_ != nullptr) {
+      use_device(index_);
+      (void)cudaStreamSynchronize(current_stream());  // its copies may be under way
+      (void)cudaGraphExecDestroy(executable_);
+    }
+    executable_ = nullptr;
+    copies_.clear();
+    size_ = 0;
+  }
+
+  CachingAllocator& memory_;
+  int index_;
+  CachingAllocator::Reserve reserve_;
+  cudaGraphExec_t executable_ = nullptr;
+  std::vector<std::unique_ptr<Recording::HostBytes>> copies_;
+  int64_t size_ = 0;
+};
+
 /// Graphs keep their memory in a CachingAllocator.
 std::unique_ptr<DeviceGraph> make_graph_of_device(int index) {
   auto* const memory = dynamic_cast<CachingAllocator*>(&allocator_of_device(index));
-  return memory == nullptr ? nullptr : make_graph(*memory, index);
+  return memory == nullptr ? nullptr : std::make_unique<Graph>(*memory, index);
 }
 
 /// Memory of the host that the device reads and writes by itself, which is faster than through the driver's.
-class PinnedBuffer final : public StagingBuffer {
+class PinnedBuffer final : public StagingBuffer, NotCopied {
  public:
   PinnedBuffer(size_t bytes, cudaStream_t stream) : stream_(stream) {
     check(cudaMallocHost(&memory_, bytes), "cudaMallocHost");
   }
   ~PinnedBuffer() override { (void)cudaFreeHost(memory_); }
-  PinnedBuffer(const PinnedBuffer&) = delete;
-  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
   std::byte* data() override { return static_cast<std::byte*>(memory_); }
   void copy_to_device(void* device, size_t bytes) override { copy(device, memory_, bytes, cudaMemcpyHostToDevice); }
@@ -173,30 +279,6 @@ void copy_to_host(void* host, const void* device, size_t bytes) {
 /// "13.0" of 13000.
 std::string version_text(int version) {
   return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
-/// The number of devices, or the reason why there is none.
-struct Count {
-  int devices = 0;
-  std::string reason;
-};
-const Count& count() {
-  static const Count counted = [] {
-    Count result;
-    int driver = 0;
-    if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
-      result.reason = "there is no NVIDIA driver";
-      return result;
-    }
-    const cudaError_t error = cudaGetDeviceCount(&result.devices);
-    if (error != cudaSuccess) {
-      result.devices = 0;
-      result.reason = cudaGetErrorString(error);
-      (void)cudaGetLastError();
-    }
-    return result;
-  }();
-  return counted;
 }
 
 /// An event of the stream that is the current one when it is made.
@@ -259,6 +341,14 @@ void synchronize() {
   wait_for(cudaStreamLegacy);
 }
 
+/// "13.1.0, built with 13.1.0"
+std::string cublaslt_text() {
+  const auto text = [](size_t version) {
+    return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+  };
+  return fmt::format("{}, built with {}", text(cublasLtGetVersion()), text(CUBLAS_VERSION));
+}
+
 Facts facts() {
   Facts result;
   int driver = 0;
@@ -286,13 +376,6 @@ Facts facts() {
 }
 
 }  // namespace
-
-void check_there(std::string_view op, int index) {
-  norma::check(count().devices > 0, op, "expected a GPU, got none: {}", count().reason);
-  norma::check(index < count().devices, op, "expected a device from cuda:0 to cuda:{}, got cuda:{}",
-               count().devices - 1, index);
-  check_capability(index);
-}
 
 }  // namespace norma::cuda
 

@@ -18,7 +18,7 @@ inline constexpr int64_t kPiece = 4096;
 template <class Item>
 struct ItemList {
   int count = 0;
-  const int64_t* first_piece = nullptr;  ///< of each item, and the number of all pieces behind them
+  const int64_t* first_piece = nullptr;  ///< of each item, and the number of all pieces after them
   const Item* items = nullptr;
   const double* guard = nullptr;  ///< two numbers; unless both are finite, change_items() changes nothing; null: none
 
@@ -26,7 +26,7 @@ struct ItemList {
     return guard == nullptr || (guard[0] - guard[0] == 0 && guard[1] - guard[1] == 0);  // Inf - Inf is NaN
   }
 
-  /// The item that a piece belongs to: the last one whose first piece is not behind it.
+  /// The item that a piece belongs to: the last one whose first piece is not after it.
   NORMA_DEVICE int item_of(int64_t piece) const {
     int low = 0;
     int high = count;  // first_piece[low] <= piece < first_piece[high]
@@ -66,7 +66,7 @@ class DeviceItems {
   }
 
  private:
-  /// The items lie behind the numbers of their pieces, aligned to 16 bytes.
+  /// The items lie after the numbers of their pieces, aligned to 16 bytes.
   [[nodiscard]] size_t bytes_of_pieces() const { return ceil_div(count_ + 1, 2) * 2 * sizeof(int64_t); }
 
   int count_;

@@ -13,9 +13,10 @@
 //       x[i] *= by;
 //     }
 //   }
-//   … launch(blocks_for(count, 256), 256, /* shared_bytes= */ 0, current_stream(), scale<float>, count, by, x);
+//   … launch_over(count, /* most= */ 256, scale<float>, count, by, x);
 //   }
 
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/cuda/warp.h"
 #include "core/device_functions.h"
@@ -71,16 +72,20 @@ inline int threads_for(int64_t count, int most) {
   return wanted < kWarp ? kWarp : wanted < most ? static_cast<int>(wanted) : most;
 }
 
+/// Runs `kernel`, which goes through `work` in steps of global_threads(), in blocks of up to `most` threads.
+template <class... Parameters, class... Arguments>
+void launch_over(int64_t work, int most, void (*kernel)(Parameters...), const Arguments&... arguments) {
+  launch(blocks_for(work, most), threads_for(work, most), 0, current_stream(), kernel, arguments...);
+}
+
 /// Memory of the device for what kernels hand to each other, from its allocator. The next kernels of the stream may get
 /// it from the end of the scope on, and run after those that were launched before.
 template <class T>
-class DeviceBuffer {
+class DeviceBuffer : NotCopied {
  public:
   explicit DeviceBuffer(int64_t count)
       : data_(static_cast<T*>(allocator(this_device()).allocate(static_cast<size_t>(count) * sizeof(T)))) {}
   ~DeviceBuffer() { allocator(this_device()).deallocate(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
 
   /// The address, for kernels.
   [[nodiscard]] T* data() const { return data_; }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cuda_runtime.h>
 
 #include <cstddef>
@@ -10,13 +12,11 @@ namespace norma::cuda {
 
 /// While it lives, the stream of all kernels is captured: what it is given becomes a graph and is not done. One at a
 /// time.
-class Recording {
+class Recording : NotCopied {
  public:
   Recording();
   /// Drops what was recorded, unless finish() has been called.
   ~Recording();
-  Recording(const Recording&) = delete;
-  Recording& operator=(const Recording&) = delete;
 
   /// The one that runs; null: none.
   static Recording* running();
@@ -29,11 +29,9 @@ class Recording {
   cudaGraph_t finish();
 
   /// Memory of the host that copies of a graph read at each launch.
-  struct HostBytes {
+  struct HostBytes : NotCopied {
     explicit HostBytes(size_t bytes);
     ~HostBytes();
-    HostBytes(const HostBytes&) = delete;
-    HostBytes& operator=(const HostBytes&) = delete;
 
     void* data = nullptr;
   };
@@ -46,12 +44,10 @@ class Recording {
 };
 
 /// CUDA lets a thread that captures allocate memory only while one of these lives.
-class AllocationScope {
+class AllocationScope : NotCopied {
  public:
   AllocationScope();
   ~AllocationScope();
-  AllocationScope(const AllocationScope&) = delete;
-  AllocationScope& operator=(const AllocationScope&) = delete;
 
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // while it lives, that of before

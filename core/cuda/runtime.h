@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/cuda/retry.h"
 #include "core/device.h"
@@ -22,7 +23,7 @@ void check(cudaError_t result, const char* call);
 /// Throws Error("cuda: expected a GPU of compute capability 8.0 or above, got 7.5 (Tesla T4)") for an older GPU.
 void check_capability(int index);
 
-/// `result`: of cudaGetLastError() behind a launch. Throws as check() if the launch did not happen. With
+/// `result`: of cudaGetLastError() after a launch. Throws as check() if the launch did not happen. With
 /// NORMA_CUDA_SYNC=1 in the environment it also waits for the kernel, so that a fault shows at the kernel that made it.
 void check_launch(cudaError_t result, cudaStream_t stream);
 
@@ -70,12 +71,10 @@ int processors();
 int blocks_of_processor(const void* kernel, int threads, size_t shared_bytes);
 
 /// A stream: the device does the work given to it in order.
-class Stream {
+class Stream : NotCopied {
  public:
   Stream();
   ~Stream();
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] cudaStream_t get() const { return stream_; }
   /// Waits until all its work is done.
@@ -90,23 +89,19 @@ cudaStream_t current_stream();
 
 /// While it lives, kernels that this thread launches run in another stream of the current device. They may take no
 /// memory and copy nothing from or to the host: both belong to the stream of all kernels.
-class StreamScope {
+class StreamScope : NotCopied {
  public:
   explicit StreamScope(const Stream& stream);
   ~StreamScope();
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
 };
 
 /// While it lives, `look` is called again and again when this thread waits for a device, with the seconds that it has
 /// waited: the device's work may need another process, which may be gone. What `look` throws ends the wait. It must not
 /// wait for a device itself. One at a time.
-class WaitWatch {
+class WaitWatch : NotCopied {
  public:
   explicit WaitWatch(std::function<void(double seconds)> look);
   ~WaitWatch();
-  WaitWatch(const WaitWatch&) = delete;
-  WaitWatch& operator=(const WaitWatch&) = delete;
 
   void look(double seconds) const { look_(seconds); }
 
@@ -118,12 +113,10 @@ class WaitWatch {
 void wait_for(cudaStream_t stream);
 
 /// A point in a stream's work, with its time.
-class Event {
+class Event : NotCopied {
  public:
   Event();
   ~Event();
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
 
   void record(cudaStream_t stream);
   /// Lets the work that the stream is given from now on wait for this event. The host does not wait.

@@ -153,8 +153,8 @@ NORMA_KERNEL void fill_elements(FlatLoop<1> loop, Word* x, Word value) {
 
 template <class Word>
 void move_words(const StridedLoop<2>& loop, void* to, const void* from) {
-  launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
-         move_elements<Word>, FlatLoop<2>(loop), static_cast<Word*>(to), static_cast<const Word*>(from));
+  launch_over(loop.numel(), kStridedThreads, move_elements<Word>, FlatLoop<2>(loop), static_cast<Word*>(to),
+              static_cast<const Word*>(from));
 }
 
 struct alignas(16) Words {
@@ -192,18 +192,15 @@ inline void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType s
   const bool dense = is_dense(loop);
   if (dst_dtype != src_dtype) {
     const bool done =
-        dense && with_common_pair(dst_dtype, src_dtype, [&](auto to, auto from) {
-          using To = decltype(to);
-          using From = decltype(from);
+        dense && with_common_pair(dst_dtype, src_dtype, [&]<class To, class From>(To, From) {
           if constexpr (!std::is_same_v<To, From>) {
             change<kVectorOfBoth<To, From>>(Converted<To, From>({.count = count, .to = dst, .from = src}, nullptr));
           }
         });
     if (!done) {
-      dispatch_all(dst_dtype, [&](auto zero) {
-        using To = decltype(zero);
-        launch(blocks_for(count, kStridedThreads), threads_for(count, kStridedThreads), 0, current_stream(),
-               convert_elements<To>, FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype, src);
+      dispatch_all(dst_dtype, [&]<class To>(To) {
+        launch_over(count, kStridedThreads, convert_elements<To>, FlatLoop<2>(loop), static_cast<To*>(dst), src_dtype,
+                    src);
       });
     }
     return;
@@ -212,26 +209,19 @@ inline void copy(const StridedLoop<2>& loop, DType dst_dtype, void* dst, DType s
   if (dense && move_run(count * static_cast<int64_t>(size), dst, src)) {
     return;
   }
-  switch (size) {
-    case 1: return move_elements_of<uint8_t>(loop, dst, src);
-    case 2: return move_elements_of<uint16_t>(loop, dst, src);
-    case 4: return move_elements_of<uint32_t>(loop, dst, src);
-    default: return move_elements_of<uint64_t>(loop, dst, src);
-  }
+  dispatch_word("copy", size, [&]<class Word>(Word) { move_elements_of<Word>(loop, dst, src); });
 }
 
 inline void add(const StridedLoop<3>& loop, DType dtype, void* out, const void* a, const void* b) {
   if (loop.numel() == 0) {
     return;
   }
-  dispatch_any_floating("accumulate", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("accumulate", dtype, [&]<class S>(S) {
     if (is_dense(loop)) {
       return change<kVectorOf<S>>(SumOfTwo<S>(loop.numel(), out, a, b));
     }
-    launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
-           add_elements<S>, FlatLoop<3>(loop), static_cast<S*>(out), static_cast<const S*>(a),
-           static_cast<const S*>(b));
+    launch_over(loop.numel(), kStridedThreads, add_elements<S>, FlatLoop<3>(loop), static_cast<S*>(out),
+                static_cast<const S*>(a), static_cast<const S*>(b));
   });
 }
 
@@ -252,8 +242,7 @@ inline void fill(const StridedLoop<1>& loop, DType dtype, void* x, double value)
   if (loop.numel() == 0) {
     return;
   }
-  dispatch_all(dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_all(dtype, [&]<class T>(T) {
     T element{};
     if constexpr (std::is_same_v<T, bool>) {
       element = value != 0;
@@ -262,8 +251,7 @@ inline void fill(const StridedLoop<1>& loop, DType dtype, void* x, double value)
     }
     const auto word = word_of(element);
     using Word = std::remove_const_t<decltype(word)>;
-    launch(blocks_for(loop.numel(), kStridedThreads), threads_for(loop.numel(), kStridedThreads), 0, current_stream(),
-           fill_elements<Word>, FlatLoop<1>(loop), static_cast<Word*>(x), word);
+    launch_over(loop.numel(), kStridedThreads, fill_elements<Word>, FlatLoop<1>(loop), static_cast<Word*>(x), word);
   });
 }
 

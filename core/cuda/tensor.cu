@@ -12,8 +12,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-// --- sequences
-// --------------------------------------------------------------------------------------------------------
+// --- sequences -----------------------------------------------------------------------------------------------------
 
 // Kernels for counted and random numbers, and for the search for NaN and Inf.
 
@@ -109,8 +108,7 @@ inline int64_t counter_blocks(int64_t count, int64_t per_counter) {
 }
 
 inline void uniform(DType dtype, void* x, int64_t count, RandomStream stream, double low, double high) {
-  dispatch_floating("uniform_", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("uniform_", dtype, [&]<class T>(T) {
     launch(counter_blocks(count, sizeof(T) == 4 ? 4 : 2), kSequenceThreads, 0, current_stream(), fill_uniform<T>,
            static_cast<T*>(x), count, stream, static_cast<T>(low), static_cast<T>(high - low),
            last_of_uniform<T>(low, high));
@@ -118,8 +116,7 @@ inline void uniform(DType dtype, void* x, int64_t count, RandomStream stream, do
 }
 
 inline void normal(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std) {
-  dispatch_floating("normal_", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("normal_", dtype, [&]<class T>(T) {
     launch(counter_blocks(count, 2), kSequenceThreads, 0, current_stream(), fill_normal<T>, static_cast<T*>(x), count,
            stream, mean, std);
   });
@@ -127,8 +124,7 @@ inline void normal(DType dtype, void* x, int64_t count, RandomStream stream, dou
 
 inline void truncated_normal(DType dtype, void* x, int64_t count, RandomStream stream, double mean, double std,
                              double low, double high) {
-  dispatch_floating("truncated_normal_", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("truncated_normal_", dtype, [&]<class T>(T) {
     launch(counter_blocks(count, 1), kSequenceThreads, 0, current_stream(), fill_truncated_normal<T>,
            static_cast<T*>(x), count, stream, mean, std, low, high);
   });
@@ -167,8 +163,7 @@ NORMA_KERNEL void search_not_finite(Places places, int64_t count, const S* x, in
 }
 
 inline int64_t find_not_finite(const Sizes& sizes, const Strides& strides, DType dtype, const void* x) {
-  return dispatch_any_floating("find_not_finite", dtype, [&](auto zero) -> int64_t {
-    using S = decltype(zero);
+  return dispatch_any_floating("find_not_finite", dtype, [&]<class S>(S) -> int64_t {
     const int64_t count = sizes.numel();
     if (count == 0) {
       return -1;

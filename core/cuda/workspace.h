@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/device.h"
 
@@ -13,7 +14,7 @@
 namespace norma::cuda {
 
 /// Memory of the device for one call of a library. The next kernels of the stream may get it, and run after this call.
-class Workspace {
+class Workspace : NotCopied {
  public:
   Workspace(int64_t bytes, Device device)
       : memory_(&allocator(device)), data_(bytes == 0 ? nullptr : memory_->allocate(static_cast<size_t>(bytes))) {}
@@ -22,8 +23,6 @@ class Workspace {
       memory_->deallocate(data_);
     }
   }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
 
   /// Null for 0 bytes.
   [[nodiscard]] void* data() const { return data_; }

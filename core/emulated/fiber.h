@@ -1,18 +1,18 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstddef>
 
 namespace norma::emulated {
 
 /// A function that runs on a stack of its own, and can be left and entered again in the middle.
-class Fiber {
+class Fiber : NotCopied {
  public:
   using Body = void (*)(void* context);
 
   Fiber();
   ~Fiber();
-  Fiber(const Fiber&) = delete;
-  Fiber& operator=(const Fiber&) = delete;
 
   /// The next enter() begins `body`, which must not throw. A body that has not ended is dropped.
   void start(Body body, void* context);

@@ -48,7 +48,7 @@ struct Words {
 Words exchange(const Words& value, int source);
 
 /// Calls body(context) once for each thread of each block. Throws Error("launch: …") where the threads of a block wait
-/// for some that have ended or wait elsewhere, where a block writes behind its shared memory, and for numbers that a
+/// for some that have ended or wait elsewhere, where a block writes past its shared memory, and for numbers that a
 /// GPU does not take.
 void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(void* context), void* context);
 

@@ -17,7 +17,7 @@
 namespace norma::emulated {
 namespace {
 
-/// Bytes behind each block. They hold NaN, so that a kernel which reads behind a tensor shows.
+/// Bytes after each block. They hold NaN, so that a kernel which reads past a tensor shows.
 constexpr size_t kFence = kAlignment;
 /// The most bytes of a new block that hold NaN until a kernel writes them. To fill more would be slow.
 constexpr size_t kMarked = size_t{1} << 20;

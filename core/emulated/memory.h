@@ -1,17 +1,17 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstdint>
 
 namespace norma::emulated {
 
 /// While one of these lives, the memory of the device cuda-emulated may be touched, by all threads; otherwise a read or
 /// a write ends the program with a signal, as it would on memory of a GPU.
-class Access {
+class Access : NotCopied {
  public:
   Access();
   ~Access();
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
 };
 
 /// The number of times that the host would have waited for the device so far if it were a GPU: for copies to the host,

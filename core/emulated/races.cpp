@@ -15,7 +15,7 @@ namespace {
 
 std::atomic<bool> watched{false};
 
-/// "kernels.cpp:41" for an address behind an instruction, by the program addr2line; "" where that knows nothing.
+/// "kernels.cpp:41" for an address after an instruction, by the program addr2line; "" where that knows nothing.
 std::string source_line(const void* code) {
   Dl_info info;
   link_map* map = nullptr;

@@ -20,7 +20,7 @@ namespace norma::emulated {
 struct Touch {
   uint32_t time = 0;           ///< 0: nobody yet
   uint32_t who = 0;            ///< the thread, among those of all blocks
-  const void* code = nullptr;  ///< the address of the instruction behind the access
+  const void* code = nullptr;  ///< the address of the instruction after the access
 };
 
 /// Finds the first race of a launch, whose blocks run one after the other.

@@ -16,6 +16,9 @@ struct Caller<Result (*)(Arguments...), best> {
 
 }  // namespace norma::simd
 
-/// For tables of kernels: a function that calls FUNCTION of the target in use. HWY_EXPORT(FUNCTION) stands before it.
-#define NORMA_SIMD_CALL(FUNCTION) \
-  (::norma::simd::Caller<decltype(&HWY_STATIC_DISPATCH(FUNCTION)), [] { return &NORMA_SIMD_BEST(FUNCTION); }>::call)
+/// A pointer to a function that calls FUNCTION of the target in use: for tables of kernels, or to be called.
+#define NORMA_SIMD_CALL(FUNCTION)                                       \
+  (::norma::simd::Caller<decltype(&HWY_STATIC_DISPATCH(FUNCTION)), [] { \
+    HWY_EXPORT(FUNCTION);                                               \
+    return (::norma::simd::target(), &HWY_DYNAMIC_DISPATCH(FUNCTION));  \
+  }>::call)

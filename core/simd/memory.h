@@ -8,6 +8,7 @@
 #define NORMA_CORE_SIMD_MEMORY_H
 #endif
 
+#include "base/not_copied.h"
 #include "core/dtype.h"
 #include "core/half.h"
 #include "core/simd/lanes.h"
@@ -201,7 +202,7 @@ HWY_INLINE void store(S* to, const Register<compute_t<S>>& value, OneRegister) {
   detail::store(to, value);
 }
 
-/// Loads or stores `count` numbers and touches nothing behind them. The other lanes become 0.
+/// Loads or stores `count` numbers and touches nothing after them. The other lanes become 0.
 template <class S>
 HWY_INLINE Lanes<compute_t<S>> load(const S* from, First first) {
   if constexpr (detail::kMaskedMemory<S>) {
@@ -234,7 +235,7 @@ struct CachedStore {
 /// Stores around the caches if `on`, for results that are larger than what the caches hold until they are read: a line
 /// that is written whole need not come from memory first. Numbers that do not fill an aligned vector are stored by
 /// store(). Other threads may read the results after the object is gone.
-class StreamingStore {
+class StreamingStore : NotCopied {
  public:
   explicit StreamingStore(bool on) : on_(on) {}
   ~StreamingStore() {
@@ -242,8 +243,6 @@ class StreamingStore {
       hwy::FlushStream();
     }
   }
-  StreamingStore(const StreamingStore&) = delete;
-  StreamingStore& operator=(const StreamingStore&) = delete;
 
   template <class S, class Part>
   HWY_INLINE void operator()(S* to, const Lanes<compute_t<S>>& value, Part part) const {

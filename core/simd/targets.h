@@ -9,8 +9,8 @@
 //
 // which includes it once for each target. Code that differs between targets stands between HWY_BEFORE_NAMESPACE() and
 // HWY_AFTER_NAMESPACE() in a namespace HWY_NAMESPACE; headers of such code have a guard that lets them in again. Code
-// that exists once stands in #if HWY_ONCE: HWY_EXPORT(f) for a function of the targets, and NORMA_SIMD_BEST(f) to call
-// it.
+// that exists once stands in #if HWY_ONCE. There NORMA_SIMD_CALL(f) of core/simd/call.h is a pointer to the function of
+// the target in use. HWY_EXPORT(f) and NORMA_SIMD_BEST(f) are for a function whose pointer is not kept.
 
 #include "core/simd/target.h"
 
@@ -27,7 +27,7 @@
 #define TOOLCHAIN_MISS_SYS_AUXV_H
 #endif
 
-/// Behind the parameters of a lambda: it is always inlined. GCC calls the bodies of many loops otherwise, and vectors
+/// After the parameters of a lambda: it is always inlined. GCC calls the bodies of many loops otherwise, and vectors
 /// of more than one register then go through memory.
 #define NORMA_INLINE __attribute__((always_inline))
 

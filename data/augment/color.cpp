@@ -1,12 +1,17 @@
 #include "data/augment/color.h"
 
 #include "base/error.h"
+#include "base/excerpt.h"
+#include "base/parse_number.h"
 #include "base/range.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numeric>
+#include <optional>
+#include <ranges>
+#include <vector>
 
 namespace norma::data {
 
@@ -264,6 +269,69 @@ Image to_grey(const Image& image) {
   result.pixels.reserve(static_cast<size_t>(image.height * image.width));
   for (size_t i = 0; i < image.pixels.size(); i += 3) {
     result.pixels.push_back(luminance(image.pixels.data() + i));
+  }
+  return result;
+}
+
+void check_color_jitter(std::string_view op, const ColorJitterOptions& options) {
+  const std::array<std::pair<const char*, double>, 3> around_one = {
+      {{"brightness", options.brightness}, {"contrast", options.contrast}, {"saturation", options.saturation}}};
+  for (const auto& [name, value] : around_one) {
+    check_range(op, name, value, kJitter);
+  }
+  check_range(op, "hue", options.hue, Range<double>{0, 0.5});
+}
+
+ColorJitterOptions parse_color_jitter(std::string_view op, std::string_view text) {
+  if (text.empty()) {
+    return {};
+  }
+  std::vector<double> numbers;
+  bool good = true;
+  for (const auto& part : std::views::split(text, ',')) {
+    const std::optional<double> number = parse_number<double>(std::string_view(part.begin(), part.end()));
+    numbers.push_back(number.value_or(0));
+    good = good && number;
+  }
+  check(good && numbers.size() <= 4 && numbers.size() != 2, op,
+        "expected one, three or four numbers as in 0.4 or 0.4,0.4,0.4,0.1, got {}", excerpt(text));
+  ColorJitterOptions options{.brightness = numbers[0], .contrast = numbers[0], .saturation = numbers[0]};
+  if (numbers.size() > 1) {
+    options = {.brightness = numbers[0],
+               .contrast = numbers[1],
+               .saturation = numbers[2],
+               .hue = numbers.size() == 4 ? numbers[3] : 0};
+  }
+  check_color_jitter(op, options);
+  return options;
+}
+
+ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options) {
+  check_color_jitter("color_jitter", options);
+  ColorJitter jitter;
+  draw.permute(jitter.order);
+  const std::array<double, 3> spreads = {options.brightness, options.contrast, options.saturation};
+  for (size_t i = 0; i < spreads.size(); ++i) {
+    jitter.factors[i] = draw.uniform(std::max(0.0, 1 - spreads[i]), 1 + spreads[i]);
+  }
+  jitter.factors[3] = draw.uniform(-options.hue, options.hue);
+  return jitter;
+}
+
+Image apply(const ColorJitter& jitter, const Image& image) {
+  check_image("color_jitter", image);
+  Image result = image;
+  for (const int i : jitter.order) {
+    const double factor = jitter.factors[static_cast<size_t>(i)];
+    if (i == 3 ? factor == 0 : factor == 1) {
+      continue;
+    }
+    switch (i) {
+      case 0: result = adjust_brightness(result, factor); break;
+      case 1: result = adjust_contrast(result, factor); break;
+      case 2: result = adjust_saturation(result, factor); break;
+      default: result = adjust_hue(result, factor);
+    }
   }
   return result;
 }

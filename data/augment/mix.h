@@ -2,8 +2,8 @@
 
 #include "base/range.h"
 #include "core/tensor.h"
-#include "data/augment/crop.h"
 #include "data/augment/random.h"
+#include "data/augment/rectangles.h"
 
 #include <cstdint>
 #include <optional>

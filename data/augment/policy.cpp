@@ -167,35 +167,29 @@ RandAugmentOptions parse_rand_augment(std::string_view op, std::string_view text
     const size_t digit = std::min(part.find_first_of("0123456789."), part.size());
     const std::string_view key = part.substr(0, digit);
     const std::string_view value = part.substr(digit);
-    const auto bad = [&](std::string_view expected) {
-      refuse(fmt::format("{}: expected {}, got {}", key, expected, value.empty() ? "none" : excerpt(value)));
+    const auto require = [&](bool condition, std::string_view expected) {
+      check(condition, op, "{}: {}: expected {}, got {}", excerpt(text), key, expected,
+            value.empty() ? "none" : excerpt(value));
     };
     const auto whole = parse_number<int64_t>(value);
     const auto number = parse_number<double>(value);
-    if (key == "m" || key == "mmax") {
-      if (!whole || *whole > 1000 || (key == "mmax" && *whole == 0)) {
-        bad(key == "m" ? "a whole number from 0 to 1000" : "a whole number from 1 to 1000");
-      }
-      (key == "m" ? options.magnitude : options.magnitude_max) = *whole;
+    if (key == "m") {
+      require(whole && *whole <= 1000, "a whole number from 0 to 1000");
+      options.magnitude = *whole;
+    } else if (key == "mmax") {
+      require(whole && *whole <= 1000 && *whole > 0, "a whole number from 1 to 1000");
+      options.magnitude_max = *whole;
     } else if (key == "n") {
-      if (!whole || *whole < 1 || *whole > 100) {
-        bad("a whole number from 1 to 100");
-      }
+      require(whole && *whole >= 1 && *whole <= 100, "a whole number from 1 to 100");
       options.num_layers = *whole;
     } else if (key == "inc") {
-      if (!whole || *whole > 1) {
-        bad("0 or 1");
-      }
+      require(whole && *whole <= 1, "0 or 1");
       options.increasing = *whole == 1;
     } else if (key == "p") {
-      if (!number || *number > 1) {
-        bad("a number from 0 to 1");
-      }
+      require(number && *number <= 1, "a number from 0 to 1");
       options.probability = *number;
     } else if (key == "mstd") {
-      if (!number) {
-        bad("a number of at least 0");
-      }
+      require(number.has_value(), "a number of at least 0");
       options.magnitude_std = *number > 100 ? std::numeric_limits<double>::infinity() : *number;
     } else {
       refuse(

@@ -1,25 +1,74 @@
 #include "lab/bench/benchmark.h"
 
+#include "base/error.h"
+#include "base/lists.h"
+#include "base/nearest_name.h"
 #include "core/allocator.h"
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
 #include "models/registry.h"
+#include "nn/norm/factory.h"
+#include "nn/norm/policy.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
-
+#include <fnmatch.h>
 #include <malloc.h>
 
-#include <algorithm>
-#include <memory>
+#include <bit>
 #include <new>
-#include <utility>
+#include <set>
 
 namespace norma::lab::bench {
 
 namespace {
+
+void check_known(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
+  check(std::find(known.begin(), known.end(), name) != known.end(), "bench", "{}", unknown_name(what, name, known));
+}
+
+bool is_pattern(const std::string& text) {
+  return text == "all" || text.find_first_of("*?[") != std::string::npos;
+}
+
+/// True iff a norm of the networks takes the statistics of all processes.
+bool shares_statistics(const BenchOptions& options) {
+  std::vector<std::string> norms = options.norms;
+  if (!options.recipe.norm_policy.empty()) {
+    for (const nn::NormRule& rule :
+         nn::parse_norm_policy(options.recipe.norm_policy, options.recipe.norm_policy_file).rules) {
+      norms.push_back(rule.norm);
+    }
+  }
+  return options.recipe.sync_bn || std::ranges::any_of(norms, [](const std::string& norm) {
+           return !norm.empty() && nn::parse_norm(norm).name == "sync_batch";
+         });
+}
+
+/// For several processes.
+void check_processes(const BenchOptions& options) {
+  constexpr auto op = "bench";
+  check(expand_models(options.models).size() == 1 && options.norms.size() == 1 && !options.both_formats, op,
+        "procs: expected one model with one norm in one format beside it");
+  check(options.modes == std::vector{Mode::train}, op,
+        "procs: expected --bench train beside it, since processes that infer tell each other nothing");
+  check(!options.retry && !options.detail && !options.alternate, op,
+        "procs: expected none of --retry, --detail and --alternate beside it");
+  check(options.cuda_graph != train::GraphMode::on, op,
+        "procs: expected no --cuda-graph on beside it, since gradients travel between processes");
+  check(!shares_statistics(options), op,
+        "procs: expected no sync-bn and no norm sync_batch beside it, whose messages a measured step does not have");
+  std::set<int64_t> counts;
+  for (const int64_t count : options.procs) {
+    check(counts.insert(count).second, op, "procs: expected each number once, got {} twice", count);
+    check(count <= options.recipe.batch_size, op,
+          "procs: expected at most {}, the images of a batch (option -b, which counts those of all processes), got {}",
+          options.recipe.batch_size, count);
+  }
+}
 
 /// One mode of one row while it is measured.
 class Session {
@@ -57,18 +106,12 @@ class Session {
   }
 
   void time() {
-    const StepParts parts = run();
-    seconds_.push_back(parts.total());
-    forward_.push_back(parts.forward);
-    backward_.push_back(parts.backward);
-    optimizer_.push_back(parts.optimizer);
-    exposed_.push_back(parts.exposed);
-    messages_.push_back(parts.messages);
+    parts_.push_back(run());
     share_signals();
-    const auto done = static_cast<int64_t>(seconds_.size());
+    const auto done = std::ssize(parts_);
     const int64_t between_lines = std::max<int64_t>(options_.steps / 5, 1);
     if (done % between_lines == 0 || done == options_.steps) {
-      const double middle = spread_of(seconds_).median;
+      const double middle = spread_of(mapped(parts_, &StepParts::total)).median;
       log("{} [{}/{}]. {:.2f} samples/sec. {:.3f} ms/step.", mode_ == Mode::train ? "Train" : "Infer", done,
           options_.steps, static_cast<double>(batch_size_) / middle, 1e3 * middle);
     }
@@ -90,13 +133,16 @@ class Session {
 
   /// Puts the measurements into the row.
   void finish(int64_t retries) {
-    measured_.step = spread_of(seconds_);
-    measured_.seconds = seconds_;
-    measured_.parts = {.forward = mean_of_processes(spread_of(forward_).median),
-                       .backward = mean_of_processes(spread_of(backward_).median),
-                       .exposed = mean_of_processes(spread_of(exposed_).median),
-                       .optimizer = mean_of_processes(spread_of(optimizer_).median),
-                       .messages = mean_of_processes(spread_of(messages_).median)};
+    const auto median = [&](double StepParts::*part) {
+      return mean_of_processes(spread_of(mapped(parts_, part)).median);
+    };
+    measured_.seconds = mapped(parts_, &StepParts::total);
+    measured_.step = spread_of(measured_.seconds);
+    measured_.parts = {.forward = median(&StepParts::forward),
+                       .backward = median(&StepParts::backward),
+                       .exposed = median(&StepParts::exposed),
+                       .optimizer = median(&StepParts::optimizer),
+                       .messages = median(&StepParts::messages)};
     measured_.batch_size = batch_size_;
     measured_.graph_size = step_->graph_size();
     measured_.retries = retries;
@@ -176,7 +222,7 @@ class Session {
   std::unique_ptr<Step> step_;
   bool has_run_ = false;
   Measured measured_;
-  std::vector<double> seconds_, forward_, backward_, optimizer_, exposed_, messages_;
+  std::vector<StepParts> parts_;  // of the timed steps
 };
 
 /// Follows the memory of one measurement. It starts from a process that holds as little as it can.
@@ -293,16 +339,12 @@ class Runner {
     };
     try {
       return measure();
-    } catch (const Error& error) {
-      if (rows.size() == benchmark_.rows.size()) {
+    } catch (const std::exception& error) {
+      const bool out_of_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+      if (rows.size() == benchmark_.rows.size() || (!out_of_memory && dynamic_cast<const Error*>(&error) == nullptr)) {
         throw;
       }
-      return fail_rows(error.what());
-    } catch (const std::bad_alloc&) {
-      if (rows.size() == benchmark_.rows.size()) {
-        throw;
-      }
-      return fail_rows("out of memory");
+      return fail_rows(out_of_memory ? "out of memory" : error.what());
     }
   }
 
@@ -311,37 +353,24 @@ class Runner {
     int64_t batch_size = options.recipe.batch_size;
     for (int64_t retries = 0;; ++retries) {
       const int64_t next = options.retry ? smaller_batch(batch_size) : 0;
-      const auto shrink = [&] {
-        if (options.log) {
-          options.log(fmt::format("out of memory with batch size {}; trying {}", batch_size, next));
-        }
-        batch_size = next;
-      };
       try {
         return measure({&row}, mode, batch_size, retries);
-      } catch (const OutOfMemory& error) {
-        if (options.group) {
+      } catch (const std::exception& error) {
+        const bool of_system = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+        if (options.group || (!of_system && dynamic_cast<const OutOfMemory*>(&error) == nullptr)) {
           throw;  // others wait for this process
         }
         if (!options.retry) {
-          fail_for_memory(row, mode, error.what());
+          fail_for_memory(row, mode, of_system ? "the system has none left" : error.what());
         }
         if (next == 0) {
           throw;
         }
-        shrink();
-      } catch (const std::bad_alloc&) {
-        if (options.group) {
-          throw;
-        }
-        if (!options.retry) {
-          fail_for_memory(row, mode, "the system has none left");
-        }
-        if (next == 0) {
-          throw;
-        }
-        shrink();
       }
+      if (options.log) {
+        options.log(fmt::format("out of memory with batch size {}; trying {}", batch_size, next));
+      }
+      batch_size = next;
     }
   }
 
@@ -396,6 +425,74 @@ class Runner {
 };
 
 }  // namespace
+
+std::vector<std::string> expand_models(const std::vector<std::string>& patterns) {
+  const std::vector<std::string> known = models::model_names();
+  std::vector<std::string> models;
+  std::set<std::string> seen;
+  const auto add = [&](const std::string& name) {
+    if (seen.insert(name).second) {
+      models.push_back(name);
+    }
+  };
+  for (const std::string& pattern : patterns) {
+    if (!is_pattern(pattern)) {
+      check_known("model", models::network_of(pattern), known);
+      add(pattern);
+      continue;
+    }
+    const size_t before = seen.size();
+    bool any = false;
+    for (const std::string& name : known) {
+      if (pattern == "all" || fnmatch(pattern.c_str(), name.c_str(), 0) == 0) {
+        any = true;
+        add(name);
+      }
+    }
+    check(any || seen.size() > before, "bench", "model: expected a pattern that matches a model, got '{}'", pattern);
+  }
+  return models;
+}
+
+int64_t smaller_batch(int64_t batch_size) {
+  if (batch_size <= 1) {
+    return 0;
+  }
+  const auto base = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(batch_size - 1)));
+  const int64_t step = std::max<int64_t>(base / 2, 1);
+  return base + (batch_size - base - 1) / step * step;
+}
+
+void check_options(const BenchOptions& options) {
+  constexpr auto op = "bench";
+  expand_models(options.models);
+  check(!options.models.empty(), op, "model: expected at least one");
+  check(!options.norms.empty(), op, "norm: expected at least one");
+  check(!options.modes.empty(), op, "bench: expected train, infer or both");
+  for (const std::string& norm : options.norms) {
+    if (!norm.empty()) {
+      nn::parse_norm(norm);
+    }
+  }
+  check_each_once(op, "norm",
+                  mapped(options.norms, [](const std::string& norm) { return norm.empty() ? "''" : norm; }));
+  check_range(op, "num-classes", options.num_classes, train::ranges::kClasses);
+  check_range(op, "num-warm-iter", options.warm_steps, train::ranges::kStepsOrNone);
+  check_range(op, "num-bench-iter", options.steps, train::ranges::kSteps);
+  check(!options.fold || std::find(options.modes.begin(), options.modes.end(), Mode::infer) != options.modes.end(), op,
+        "fold: expected --bench infer or both, since training needs the norms");
+  check(!(options.alternate && options.retry), op,
+        "alternate: expected no --retry beside it, since rows that take turns have one batch size");
+  check(!(options.detail && options.cuda_graph == train::GraphMode::on), op,
+        "detail: expected no --cuda-graph on beside it, since nobody can look into a graph");
+  check(!(options.alternate && options.cuda_graph == train::GraphMode::on), op,
+        "alternate: expected no --cuda-graph on beside it, since each row would keep the memory of a graph");
+  train::check_recipe(options.recipe);
+  train::check_training(options.recipe);
+  if (!options.procs.empty()) {
+    check_processes(options);
+  }
+}
 
 Benchmark run_benchmark(const BenchOptions& options) {
   check_options(options);

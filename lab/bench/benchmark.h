@@ -1,18 +1,62 @@
 #pragma once
 
-#include "lab/bench/detail.h"
+#include "core/op_profile.h"
+#include "lab/bench/floor.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
-#include "lab/statistics/decision.h"
+#include "lab/statistics/statistics.h"
+
+#include <nlohmann/json_fwd.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace norma::lab::bench {
+
+/// All calls of one op in one pass by one implementation.
+struct OpLine {
+  std::string op;  ///< convolutions with their kernel: "conv2d 3x3/2"
+  OpPass pass = OpPass::forward;
+  std::string implementation;
+  int64_t calls = 0;
+  double seconds = 0;
+  double bytes = 0;  ///< the fewest that have to move
+  double flops = 0;  ///< for convolutions and matrix products, else 0
+  double floor = 0;  ///< seconds: of the products alone (ProductFloor), or of the bytes at the copy rate
+
+  /// True iff the op is a product, whose floor comes from arithmetic, not from bytes.
+  [[nodiscard]] bool is_product() const { return flops > 0; }
+};
+
+/// The parts of one step's time: step = product_floor + moving_floor + rest().
+struct Detail {
+  StepParts parts;            ///< of the profiled step
+  std::vector<OpLine> lines;  ///< the longest first
+  double copy_rate = 0;       ///< bytes per second, read and written
+  double product_floor = 0;   ///< all convolutions and matrix products, alone
+  double moving_floor = 0;    ///< the bytes of all other ops at the copy rate
+
+  [[nodiscard]] double step() const { return parts.total(); }
+  [[nodiscard]] double rest() const { return step() - product_floor - moving_floor; }
+  /// Seconds that no op has reported: tape, views, memory.
+  [[nodiscard]] double outside() const;
+};
+
+/// Adds up a step's records. `floors`: the seconds of each of product_calls(records) alone, in order.
+Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts, const std::vector<double>& floors,
+                   double copy_rate);
+
+/// Profiles a step several times, by turns with its convolutions and products alone and with a copy, and takes the
+/// median of each. The floor must be of the step's device.
+Detail measure_detail(Step& step, ProductFloor& floor);
+
+/// A line per op, and the sum at the end.
+std::string to_table(const Detail& detail);
 
 /// The options of `norma bench`, which measures every model × norm, in inference, training or both.
 struct BenchOptions {
@@ -117,5 +161,21 @@ std::string to_csv(const Benchmark& benchmark);
 bool is_result(std::string_view beginning);
 /// A table to read: one line per row, with the throughput lost against `batch` if that was measured.
 std::string to_table(const Benchmark& benchmark);
+
+// Rows as JSON objects, whose keys are the columns.
+using Json = nlohmann::ordered_json;
+/// One row as an object, or all as an array.
+std::string to_json(const std::vector<Json>& rows);
+/// A line for each row under the columns of all rows.
+std::string to_csv(const std::vector<Json>& rows);
+
+/// Adds the row of one number of processes: to_json() of a Benchmark with BenchOptions::group. The row gets one more
+/// column, train_efficiency: its images per second and process as a share of those of the first row, in percent. Throws
+/// Error if the text is not such a row.
+void add_processes(std::vector<Json>& rows, std::string_view json);
+
+/// A table to read, with lines that say what its columns mean. `per_process`: each process has a batch of this size,
+/// whatever their number (weak scaling), and not all of them together (strong scaling).
+std::string scaling_table(const std::vector<Json>& rows, bool per_process);
 
 }  // namespace norma::lab::bench

@@ -1,4 +1,4 @@
-#include "lab/bench/detail.h"
+#include "lab/bench/benchmark.h"
 
 #include "core/tf32.h"
 #include "lab/bench/spread.h"
@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <tuple>
 
@@ -20,7 +19,7 @@ using kernels::MatmulCase;
 
 /// The name of an op's line: "conv2d" with a 3x3 kernel and stride 2 is "conv2d 3x3/2".
 std::string label(const OpWork& work) {
-  const auto* call = std::get_if<Conv2dCall>(&work.call);
+  const auto* call = std::any_cast<Conv2dCall>(&work.call);
   if (call == nullptr) {
     return work.op;
   }
@@ -33,7 +32,7 @@ std::string label(const OpWork& work) {
 }
 
 bool is_product(const OpWork& work) {
-  return std::holds_alternative<Conv2dCall>(work.call) || std::holds_alternative<MatmulCase>(work.call);
+  return std::any_cast<Conv2dCall>(&work.call) != nullptr || std::any_cast<MatmulCase>(&work.call) != nullptr;
 }
 
 double percent(double part, double whole) {

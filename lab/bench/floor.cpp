@@ -9,7 +9,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <limits>
@@ -51,27 +50,24 @@ size_t elements_bytes(int64_t count, DType dtype) {
 FloorCandidate own_candidate(const Conv2dCall& call, Device device) {
   const Conv2dCase conv = call.conv;
   const Conv2dPass pass = call.pass;
-  const std::string name(kernels::conv_kernels.at(kOp, device)->choose(conv, pass).name);
+  const auto way = [=]() -> const auto& {
+    return kernels::conv_kernels.at(kOp, device)->choose(conv, pass);
+  };
+  const std::string name(way().name);
   const size_t x = elements_bytes(conv.n * conv.c * conv.h * conv.w, conv.dtype);
   const size_t y = elements_bytes(conv.n * conv.o * conv.oh * conv.ow, conv.dtype);
   const size_t weight_bytes = elements_bytes(conv.o * (conv.c / conv.groups) * conv.kh * conv.kw, conv.dtype);
   switch (pass) {
     case Conv2dPass::forward:
       return {name, x, 0, y, [=, weight = filled_memory(weight_bytes, device)](const FloorMemory& m) {
-                kernels::conv_kernels.at(kOp, device)
-                    ->choose(conv, pass)
-                    .forward(conv, m.a, weight.device_pointer(), /* bias= */ nullptr, m.c, /* keep= */ nullptr);
+                way().forward(conv, m.a, weight.device_pointer(), /* bias= */ nullptr, m.c, /* keep= */ nullptr);
               }};
     case Conv2dPass::input_gradient:
       return {name, y, 0, x, [=, weight = filled_memory(weight_bytes, device)](const FloorMemory& m) {
-                kernels::conv_kernels.at(kOp, device)
-                    ->choose(conv, pass)
-                    .input_gradient(conv, m.a, weight.device_pointer(), m.c);
+                way().input_gradient(conv, m.a, weight.device_pointer(), m.c);
               }};
     default:
-      return {name, x, y, weight_bytes, [=](const FloorMemory& m) {
-                kernels::conv_kernels.at(kOp, device)->choose(conv, pass).weight_gradient(conv, m.a, m.b, m.c);
-              }};
+      return {name, x, y, weight_bytes, [=](const FloorMemory& m) { way().weight_gradient(conv, m.a, m.b, m.c); }};
   }
 }
 
@@ -109,9 +105,9 @@ std::string text_of(const MatmulCase& p) {
 std::vector<ProductCall> product_calls(const std::vector<OpRecord>& records) {
   std::vector<ProductCall> calls;
   for (const OpRecord& record : records) {
-    if (const auto* conv = std::get_if<Conv2dCall>(&record.work.call)) {
+    if (const auto* conv = std::any_cast<Conv2dCall>(&record.work.call)) {
       calls.emplace_back(*conv);
-    } else if (const auto* product = std::get_if<MatmulCase>(&record.work.call)) {
+    } else if (const auto* product = std::any_cast<MatmulCase>(&record.work.call)) {
       calls.emplace_back(*product);
     }
   }

@@ -3,7 +3,8 @@
 #include "ops/libraries/onednn/primitives.h"
 
 #include <algorithm>
-#include <optional>
+#include <array>
+#include <tuple>
 #include <utility>
 
 namespace norma::lab::bench {
@@ -135,37 +136,15 @@ bool is_product(const Conv2dCase& conv) {
 MatmulCase product_of(const Conv2dCall& call) {
   const Conv2dCase& conv = call.conv;
   const int64_t pixels = conv.n * conv.h * conv.w;
+  const auto product = [&](int64_t m, int64_t n, int64_t k, std::array<int64_t, 2> a, std::array<int64_t, 2> b) {
+    MatmulCase p{.dtype = conv.dtype, .m = m, .n = n, .k = k, .c_row = n};
+    std::tie(p.a_row, p.a_column, p.b_row, p.b_column) = std::tie(a[0], a[1], b[0], b[1]);
+    return p;
+  };
   switch (call.pass) {
-    case Conv2dPass::forward:
-      return {.dtype = conv.dtype,
-              .m = pixels,
-              .n = conv.o,
-              .k = conv.c,
-              .a_row = conv.c,
-              .a_column = 1,
-              .b_row = 1,
-              .b_column = conv.c,
-              .c_row = conv.o};
-    case Conv2dPass::input_gradient:
-      return {.dtype = conv.dtype,
-              .m = pixels,
-              .n = conv.c,
-              .k = conv.o,
-              .a_row = conv.o,
-              .a_column = 1,
-              .b_row = conv.c,
-              .b_column = 1,
-              .c_row = conv.c};
-    default:
-      return {.dtype = conv.dtype,
-              .m = conv.o,
-              .n = conv.c,
-              .k = pixels,
-              .a_row = 1,
-              .a_column = conv.o,
-              .b_row = conv.c,
-              .b_column = 1,
-              .c_row = conv.c};
+    case Conv2dPass::forward: return product(pixels, conv.o, conv.c, {conv.c, 1}, {1, conv.c});
+    case Conv2dPass::input_gradient: return product(pixels, conv.c, conv.o, {conv.o, 1}, {conv.c, 1});
+    default: return product(conv.o, conv.c, pixels, {1, conv.o}, {conv.c, 1});
   }
 }
 

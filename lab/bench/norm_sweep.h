@@ -3,7 +3,7 @@
 #include "core/memory_format.h"
 #include "core/tensor.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include <cstdint>
 #include <functional>

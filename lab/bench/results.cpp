@@ -1,6 +1,6 @@
+#include "base/lists.h"
 #include "data/json.h"
 #include "lab/bench/benchmark.h"
-#include "lab/bench/rows.h"
 
 #include "core/parallel.h"
 #include "lab/report/table.h"
@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace norma::lab::bench {
 
@@ -55,6 +54,11 @@ Json ops_of(const Detail& detail) {
 void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measured& m) {
   const std::string prefix = fmt::format("{}_", to_string(mode));
   const auto add = [&](std::string_view key, Json value) { row[prefix + std::string(key)] = std::move(value); };
+  const auto add_parts = [&] {
+    add("fwd_time", milliseconds(m.parts.forward));
+    add("bwd_time", milliseconds(m.parts.backward));
+    add("opt_time", milliseconds(m.parts.optimizer));
+  };
   add("samples_per_sec", rounded(m.samples_per_second(), 2));
   add("step_time", milliseconds(m.step.median));
   add("batch_size", m.batch_size);
@@ -76,9 +80,7 @@ void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measu
   }
   if (options.group) {
     add("processes", options.group->size());
-    add("fwd_time", milliseconds(m.parts.forward));
-    add("bwd_time", milliseconds(m.parts.backward));
-    add("opt_time", milliseconds(m.parts.optimizer));
+    add_parts();
     add("message_time", milliseconds(m.parts.messages));
     add("exposed_time", milliseconds(m.parts.exposed));
     const double hidden = m.parts.messages > 0 ? std::max(0.0, 1 - m.parts.exposed / m.parts.messages) : 0;
@@ -90,9 +92,7 @@ void add_measured(Json& row, const BenchOptions& options, Mode mode, const Measu
   }
   if (m.detail) {
     if (mode == Mode::train) {
-      add("fwd_time", milliseconds(m.parts.forward));
-      add("bwd_time", milliseconds(m.parts.backward));
-      add("opt_time", milliseconds(m.parts.optimizer));
+      add_parts();
     }
     add("detail_step_time", milliseconds(m.detail->step()));
     add("product_floor", milliseconds(m.detail->product_floor));
@@ -161,11 +161,15 @@ double speed(const BenchRow& row) {
 std::vector<Json> rows_of(const Benchmark& benchmark) {
   std::vector<BenchRow> rows = benchmark.rows;
   std::stable_sort(rows.begin(), rows.end(), [](const BenchRow& a, const BenchRow& b) { return speed(a) > speed(b); });
-  std::vector<Json> result;
-  for (const BenchRow& row : rows) {
-    result.push_back(to_row(benchmark, row));
-  }
-  return result;
+  return mapped(rows, [&](const BenchRow& row) { return to_row(benchmark, row); });
+}
+
+double number(const Json& row, const char* key) {
+  return row.at(key).get<double>();
+}
+
+double rate_of_each(const Json& row) {
+  return number(row, "train_samples_per_sec") / number(row, "train_processes");
 }
 
 }  // namespace
@@ -210,9 +214,8 @@ std::string to_csv(const std::vector<Json>& rows) {
   Table table;
   for (const Json& row : rows) {
     for (const auto& [key, value] : row.items()) {
-      const bool known = std::find(table.heads.begin(), table.heads.end(), key) != table.heads.end();
-      if (!known && !value.is_array()) {  // the ops are in the JSON only
-        table.heads.push_back(key);
+      if (!value.is_array()) {  // the ops are in the JSON only
+        add_once(table.heads, key);
       }
     }
   }
@@ -258,6 +261,39 @@ std::string to_table(const Benchmark& benchmark) {
     }
   }
   return to_text(table);
+}
+
+void add_processes(std::vector<Json>& rows, std::string_view json) {
+  Json row = Json::parse(json);  // which another process of this program wrote
+  check(row.contains("train_processes") && row.contains("train_samples_per_sec"), "bench",
+        "expected what processes have measured, got '{}'", excerpt(json));
+  const double first = rate_of_each(rows.empty() ? row : rows.front());
+  row["train_efficiency"] = std::round(1000 * rate_of_each(row) / first) / 10;
+  rows.push_back(std::move(row));
+}
+
+std::string scaling_table(const std::vector<Json>& rows, bool per_process) {
+  Table table{.heads = {"processes", "threads of each", "batch", "img/s", "efficiency %", "ms/step", "min", "max",
+                        "messages ms", "hidden ms", "not hidden ms", "hidden %"}};
+  for (const Json& row : rows) {
+    const double messages = number(row, "train_message_time");
+    const double exposed = number(row, "train_exposed_time");
+    const auto text = [&](const char* key, int digits) { return fmt::format("{:.{}f}", number(row, key), digits); };
+    const bool alone = row.at("train_processes") == 1;
+    table.add(text("train_processes", 0), text("threads", 0), text("train_batch_size", 0),
+              text("train_samples_per_sec", 2), text("train_efficiency", 1), text("train_step_time", 1),
+              text("train_step_time_min", 1), text("train_step_time_max", 1),
+              alone ? "-" : fmt::format("{:.1f}", messages),
+              alone ? "-" : fmt::format("{:.1f}", std::max(0.0, messages - exposed)),
+              alone ? "-" : fmt::format("{:.1f}", exposed), alone ? "-" : text("train_hidden", 0));
+  }
+  return fmt::format(
+      "{}\n{}\nefficiency: images per second and process, as a share of those in the first line. messages: the time "
+      "that\nmessages take in a step, waits for other processes included; what is not hidden of it comes after the "
+      "backward\npass. Means of the processes.\n",
+      to_text(table),
+      per_process ? "The batch grows with the processes, each of which has the same one (weak scaling)."
+                  : "The batch is the same for any number of processes, which share it (strong scaling).");
 }
 
 }  // namespace norma::lab::bench

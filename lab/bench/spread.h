@@ -1,7 +1,9 @@
 #pragma once
 
 #include "core/random.h"
+#include "session/progress.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <numeric>
@@ -20,15 +22,34 @@ struct Spread {
 };
 
 /// The spread of these; all zero for no values.
-Spread spread_of(const std::vector<double>& seconds);
+inline Spread spread_of(const std::vector<double>& seconds) {
+  if (seconds.empty()) {
+    return {};
+  }
+  const auto [low, high] = std::ranges::minmax(seconds);
+  return {.min = low,
+          .median = train::median(seconds),
+          .mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size()),
+          .max = high,
+          .count = std::ssize(seconds)};
+}
 
 /// The index of the middle value (the lower of two); `values` must not be empty.
-size_t median_index(const std::vector<double>& values);
+inline size_t median_index(const std::vector<double>& values) {
+  std::vector<size_t> order(values.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return values[i]; });
+  return order[(order.size() - 1) / 2];
+}
 
 using Clock = std::chrono::steady_clock;
 
 inline double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
+}
+
+inline double seconds_since(Clock::time_point start) {
+  return seconds_between(start, Clock::now());
 }
 
 /// The order in which `count` programs take their turns in a round. It changes each round, so that no program is always

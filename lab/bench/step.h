@@ -4,8 +4,8 @@
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
 #include "parallel/gradient_reducer.h"
+#include "train/loop.h"
 #include "train/recipe.h"
-#include "train/step_graph.h"
 
 #include <memory>
 #include <string>

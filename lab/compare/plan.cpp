@@ -1,49 +1,28 @@
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/parse_number.h"
 #include "lab/compare/comparison.h"
-#include "lab/compare/source.h"
+#include "lab/compare/timing.h"
 #include "models/registry.h"
 #include "session/environment.h"
-#include "train/ranges.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <functional>
-#include <iterator>
-#include <map>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace norma::lab {
 
 namespace {
 
 template <class T>
-std::string text_of(const T& value) {
-  return fmt::format("{}", value);
-}
-std::string text_of(MemoryFormat format) {
-  return std::string(to_string(format));
-}
-
-template <class T>
-void check_each_once(std::string_view name, const std::vector<T>& values) {
-  for (auto value = values.begin(); value != values.end(); ++value) {
-    check(std::find(values.begin(), value, *value) == value, "compare", "{}: expected each once, got {} twice", name,
-          text_of(*value));
-  }
-}
-
-template <class T>
 void check_list(std::string_view name, const std::vector<T>& values) {
   check(!values.empty(), "compare", "{}: expected at least one, got none", name);
-  check_each_once(name, values);
+  check_each_once("compare", name, values);
 }
 
 template <class T>
@@ -56,35 +35,29 @@ ComparisonOptions completed(ComparisonOptions options) {
   check_list("models", options.models);
   check_list("norms", options.norms);
   check_list("seeds", options.seeds);
-  check_each_once("batch-sizes", options.batch_sizes);
-  check_each_once("lrs", options.lrs);
-  check_each_once("precisions", options.precisions);
-  check_each_once("formats", options.formats);
-  check_each_once("datasets", options.datasets);
-  for (auto of_axis = options.options.begin(); of_axis != options.options.end();) {
-    auto& [name, words] = *of_axis;
-    if (train::find_recipe_option(name) == nullptr) {  // an axis of comparisons alone
-      for (const std::string& word : words) {
-        train::Recipe recipe;
-        take_option(recipe, "compare", name, word);
-      }
-      check_each_once(name, words);
-      of_axis = words.empty() ? options.options.erase(of_axis) : std::next(of_axis);
-      continue;
-    }
-    const train::RecipeOption& option = train::recipe_option(name);
-    for (std::string& word : words) {  // 0.05 and 5e-2 are one value
+  check_each_once("compare", "batch-sizes", options.batch_sizes);
+  check_each_once("compare", "lrs", options.lrs);
+  check_each_once("compare", "precisions", options.precisions);
+  check_each_once("compare", "formats",
+                  mapped(options.formats, [](MemoryFormat format) { return std::string(to_string(format)); }));
+  check_each_once("compare", "datasets", options.datasets);
+  for (auto& [name, words] : options.options) {
+    const train::RecipeOption* option = train::find_recipe_option(name);  // none: an axis of comparisons alone
+    for (std::string& word : words) {
       train::Recipe recipe;
       take_option(recipe, "compare", name, word);
-      option.check_value(recipe);
-      word = option.items(recipe).front();
+      if (option != nullptr) {  // 0.05 and 5e-2 are one value
+        option->check_value(recipe);
+        word = option->items(recipe).front();
+      }
     }
-    check_each_once(name, words);
-    if (words.size() == 1) {  // no axis
-      option.take(options.recipe, words.front());
+    check_each_once("compare", name, words);
+    if (option != nullptr && words.size() == 1) {  // no axis
+      option->take(options.recipe, words.front());
+      words.clear();
     }
-    of_axis = words.size() > 1 ? std::next(of_axis) : options.options.erase(of_axis);
   }
+  std::erase_if(options.options, [](const auto& axis) { return axis.second.empty(); });
   const Settings common = settings_of(options.recipe);
   options.batch_sizes = or_one(options.batch_sizes, common.batch_size);
   options.lrs = or_one(options.lrs, common.lr);
@@ -122,8 +95,19 @@ void check_norms_differ(const ComparisonOptions& options) {
   }
 }
 
-/// Throws Error for an option that only some cells take, unless one of them takes it.
+/// Throws Error for an option that only some cells take, unless one of them takes it; for an axis, unless all do, as
+/// those that do not would have equal runs.
 void check_shared(const ComparisonOptions& options) {
+  for (const FamilyOption& one : family_options()) {
+    const auto takes = [&](const std::string& model) { return models::model_takes(model, one.key); };
+    const bool is_axis = options.options.contains(one.option->name);
+    // A recipe of --quick or of a study has the others where they fit; check_families() knows what was typed.
+    const bool is_name = one.key == "global_pool" || one.key == "qk_norm" || one.key == "norm_placement";
+    const bool asked = is_name && one.option->items(options.recipe) != one.option->items({});
+    check(is_axis ? std::ranges::all_of(options.models, takes) : !asked || std::ranges::any_of(options.models, takes),
+          "compare", "{}: expected a network that has this option, got {}", one.option->name,
+          fmt::join(options.models, ", "));
+  }
   if (!options.recipe.data_dir.empty()) {
     const auto in_files = [](const std::string& dataset) { return dataset != "shapes"; };
     const auto count = std::count_if(options.datasets.begin(), options.datasets.end(), in_files);
@@ -133,14 +117,6 @@ void check_shared(const ComparisonOptions& options) {
       train::check_recipe(recipe);  // refuses the folder
     }
     check(count <= 1, "compare", "data-dir: expected one dataset that is read from files, got {}", count);
-  }
-  const train::Recipe& recipe_of_all = options.recipe;
-  for (const auto& [name, option, is_given] :
-       {std::tuple("global-pool", "global_pool", !recipe_of_all.global_pool.empty()),
-        {"qk-norm", "qk_norm", !recipe_of_all.qk_norm.empty()}}) {
-    check(!is_given || std::ranges::any_of(options.models,
-                                           [&](const auto& model) { return models::model_takes(model, option); }),
-          "compare", "{}: expected a network that has this option, got {}", name, fmt::join(options.models, ", "));
   }
   if (!options.recipe.cast_policy.empty() || !options.recipe.cast.empty()) {
     train::Recipe recipe = options.recipe;
@@ -184,14 +160,11 @@ void apply_study(const Study& study, ComparisonOptions& options) {
 }
 
 LrScaling lr_scaling_from_string(const std::string& name) {
-  std::vector<std::string> names;
-  for (const LrScaling scaling : {LrScaling::none, LrScaling::sqrt, LrScaling::linear}) {
-    if (name == to_string(scaling)) {
-      return scaling;
-    }
-    names.emplace_back(to_string(scaling));
-  }
-  fail("compare", "lr-scaling: {}", unknown_name("name", name, names));
+  constexpr std::array kAll = {LrScaling::none, LrScaling::sqrt, LrScaling::linear};
+  const auto to_text = [](LrScaling scaling) { return std::string(to_string(scaling)); };
+  const auto found = std::ranges::find(kAll, name, to_text);
+  check(found != kAll.end(), "compare", "lr-scaling: {}", unknown_name("name", name, mapped(kAll, to_text)));
+  return *found;
 }
 
 Comparison plan_comparison(const ComparisonOptions& given) {
@@ -201,14 +174,10 @@ Comparison plan_comparison(const ComparisonOptions& given) {
         "lrs: expected one, for tune-lr to try others around it, got {}", options.lrs.size());
   check_range("compare", "timing-rounds", options.timing_rounds, train::ranges::kStepsOrNone);
   Comparison comparison{.recipe = options.recipe,
-                        .cells = {},
                         .timing_rounds = options.timing_rounds,
-                        .timings = {},
                         .tune_lr = options.tune_lr,
-                        .tunings = {},
                         .telemetry = options.telemetry,
                         .dynamics = options.dynamics,
-                        .budget = 0,
                         .environment = train::environment(),
                         .command = options.command,
                         .date = train::local_time(),

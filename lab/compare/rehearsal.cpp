@@ -5,18 +5,14 @@
 #include "core/tape.h"
 #include "lab/compare/comparison.h"
 #include "session/interrupt.h"
+#include "train/evaluate.h"
 #include "train/freeze.h"
-#include "train/recalibrate.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <new>
-#include <string>
-#include <vector>
 
 namespace norma::lab {
 

@@ -1,26 +1,26 @@
-#include "lab/compare/source.h"
+#include "lab/compare/timing.h"
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "base/sha256.h"
 #include "core/allocator.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
+#include "nn/norm/options.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "session/run_folder.h"
 #include "session/trainer.h"
-#include "train/agreement.h"
 #include "train/checkpoint.h"
-#include "train/convert_norm.h"
+#include "train/processes.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <map>
 #include <optional>
@@ -33,7 +33,7 @@ namespace {
 constexpr const char* kOp = "compare";
 
 bool has_running_statistics(const nn::NormChoice& choice) {
-  const auto norm = nn::make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+  const auto norm = nn::make_norm(choice, nn::least_channels(choice));
   return std::ranges::any_of(norm->state_dict(), [](const auto& tensor) { return tensor.first == "running_mean"; });
 }
 
@@ -183,9 +183,8 @@ int64_t half_passes_of_conversion(const Settings& settings, int64_t to_calibrate
 std::vector<std::string> source_models(const Comparison& comparison) {
   std::vector<std::string> models;
   for (const Cell& cell : comparison.cells) {
-    if (!comparison.source_classes.empty() && starts_from_weights(cell) &&
-        std::ranges::find(models, cell.model) == models.end()) {
-      models.push_back(cell.model);
+    if (!comparison.source_classes.empty() && starts_from_weights(cell)) {
+      add_once(models, cell.model);
     }
   }
   return models;

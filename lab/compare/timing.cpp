@@ -1,8 +1,10 @@
 #include "lab/compare/timing.h"
 
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "lab/bench/spread.h"
 #include "lab/bench/step.h"
+#include "lab/report/decisions.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 
@@ -13,21 +15,16 @@
 #include <exception>
 #include <limits>
 #include <memory>
-#include <string>
-#include <vector>
 
 namespace norma::lab {
 
 namespace {
 
-Timing& timing_of(Comparison& comparison, const Settings& group) {
-  for (Timing& timing : comparison.timings) {
-    if (timing.group == group) {
-      return timing;
-    }
+Timing& begun_timing(Comparison& comparison, const Settings& group) {
+  if (timing_of(comparison, group) == nullptr) {
+    comparison.timings.push_back({.group = group, .norms = norms_of(comparison, group), .rounds = {}, .problem = {}});
   }
-  comparison.timings.push_back({.group = group, .norms = norms_of(comparison, group), .rounds = {}, .problem = {}});
-  return comparison.timings.back();
+  return *std::ranges::find(comparison.timings, group, &Timing::group);
 }
 
 const Cell& first_cell(const Comparison& comparison, const Settings& group, const std::string& norm) {
@@ -107,11 +104,8 @@ std::vector<Settings> groups_to_time(const Comparison& comparison) {
   std::vector<Settings> groups;
   for (const Cell& cell : comparison.cells) {
     const Settings group = timing_group(cell);
-    if (std::find(seen.begin(), seen.end(), group) == seen.end()) {
-      seen.push_back(group);
-      if (is_here(cell) && can_be_timed(comparison, group)) {
-        groups.push_back(group);
-      }
+    if (add_once(seen, group) && is_here(cell) && can_be_timed(comparison, group)) {
+      groups.push_back(group);
     }
   }
   return groups;
@@ -126,15 +120,15 @@ size_t timing_visits(size_t cells, size_t groups) {
 void time_norms(Comparison& comparison, size_t cell, const TimingOptions& options) {
   const std::vector<Settings> groups = groups_to_time(comparison);
   for (size_t i = 0; i < groups.size(); ++i) {
-    Timing& timing = timing_of(comparison, groups[i]);
+    Timing& timing = begun_timing(comparison, groups[i]);
     const int64_t due = rounds_due(comparison.timing_rounds, cell, comparison.cells.size(), i, groups.size());
     const int64_t missing = due - static_cast<int64_t>(timing.rounds.size());
     if (missing <= 0 || train::interrupted()) {
       continue;
     }
     if (!options.quiet) {
-      train::say("[timing] {}: {} norms take turns, {} {}\n", group_label(comparison, groups[i]), timing.norms.size(),
-                 missing, missing == 1 ? "round" : "rounds");
+      train::say("[timing] {}: {} norms take turns, {}\n", group_label(comparison, groups[i]), timing.norms.size(),
+                 counted(missing, "round"));
     }
     try {
       const Cell& any = first_cell(comparison, groups[i], timing.norms.front());
@@ -152,13 +146,9 @@ void time_norms(Comparison& comparison, size_t cell, const TimingOptions& option
 }
 
 bool timing_is_complete(const Comparison& comparison) {
-  const std::vector<Settings> groups = groups_to_time(comparison);
-  return std::all_of(groups.begin(), groups.end(), [&](const Settings& group) {
-    return comparison.timing_rounds == 0 ||
-           std::any_of(comparison.timings.begin(), comparison.timings.end(), [&](const Timing& timing) {
-             return timing.group == group && static_cast<int64_t>(timing.rounds.size()) >= comparison.timing_rounds;
-           });
-  });
+  return comparison.timing_rounds == 0 || std::ranges::all_of(groups_to_time(comparison), [&](const Settings& group) {
+           return finished_timing(comparison, group) != nullptr;
+         });
 }
 
 }  // namespace norma::lab

@@ -1,11 +1,11 @@
-#include "lab/compare/tune.h"
+#include "lab/compare/comparison.h"
 
 #include "core/allocator.h"
-#include "lab/compare/source.h"
+#include "lab/compare/timing.h"
 #include "session/interrupt.h"
 #include "session/output.h"
 #include "session/trainer.h"
-#include "train/agreement.h"
+#include "train/processes.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,6 @@
 #include <exception>
 #include <numeric>
 #include <optional>
-#include <string>
 #include <utility>
 
 namespace norma::lab {
@@ -31,12 +30,6 @@ std::vector<const Cell*> cells_to_tune(const Comparison& comparison) {
     }
   }
   return cells;
-}
-
-const Tuning* find(const Comparison& comparison, const Settings& settings) {
-  const auto found = std::find_if(comparison.tunings.begin(), comparison.tunings.end(),
-                                  [&](const Tuning& tuning) { return same_but_seed(tuning.settings, settings); });
-  return found == comparison.tunings.end() ? nullptr : &*found;
 }
 
 Trial try_rate(const Comparison& comparison, const Settings& settings, double factor, const ComparisonOptions& options,
@@ -112,10 +105,11 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
   const std::vector<double> factors = tuning_factors();
   const std::vector<const Cell*> cells = cells_to_tune(comparison);
   for (size_t i = 0; i < cells.size(); ++i) {
-    if (find(comparison, *cells[i]) == nullptr) {
+    if (tuning_of(comparison, *cells[i]) == nullptr) {
       comparison.tunings.push_back({.settings = *cells[i], .trials = {}});
     }
-    Tuning& tuning = comparison.tunings[static_cast<size_t>(find(comparison, *cells[i]) - comparison.tunings.data())];
+    Tuning& tuning =
+        comparison.tunings[static_cast<size_t>(tuning_of(comparison, *cells[i]) - comparison.tunings.data())];
     while (tuning.trials.size() < factors.size()) {
       const double factor = factors[tuning.trials.size()];
       const std::string label = fmt::format(
@@ -138,7 +132,7 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
 bool tuning_is_complete(const Comparison& comparison) {
   const std::vector<const Cell*> cells = cells_to_tune(comparison);
   return !comparison.tune_lr || std::all_of(cells.begin(), cells.end(), [&](const Cell* cell) {
-    const Tuning* tuning = find(comparison, *cell);
+    const Tuning* tuning = tuning_of(comparison, *cell);
     return tuning != nullptr && tuning->trials.size() >= tuning_factors().size();
   });
 }

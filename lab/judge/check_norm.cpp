@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <string>
-#include <vector>
 
 namespace norma::lab {
 

@@ -1,4 +1,4 @@
-#include "lab/judge/truth.h"
+#include "lab/judge/norms.h"
 
 #include "core/parallel.h"
 
@@ -100,9 +100,10 @@ std::map<std::string, double> worst_in_steps(const Accuracy& accuracy, DType dty
 NormReferenceInputs reference_inputs(const Norm& norm, const Inputs& inputs) {
   NormSpec spec = norm.spec(inputs.x.rank());
   spec.eps = inputs.eps;
+  const Inputs moved{.x = inputs.x, .parameters = inputs.with_offset(norm.weight_offset), .dy = inputs.dy};
   return {.spec = spec,
           .x = inputs.x,
-          .weight = inputs.parameter("weight"),
+          .weight = moved.parameter("weight"),
           .bias = inputs.parameter("bias"),
           .dy = inputs.dy};
 }
@@ -148,7 +149,7 @@ void Truth::take_reference(const Norm& norm, const Inputs& inputs) {
 }
 
 void Truth::take_formula(const Norm& norm, const Inputs& inputs) {
-  const formula::Evaluation evaluation(norm.formula, inputs.x, inputs.parameters, inputs.eps);
+  const formula::Evaluation evaluation(norm.formula, inputs.x, inputs.with_offset(norm.weight_offset), inputs.eps);
   for (const formula::Number& y : evaluation.output()) {
     y_.push_back(y.value);
   }

@@ -1,9 +1,10 @@
-#include "lab/report/chart.h"
+#include "lab/report/section.h"
 
 #include "base/error.h"
-#include "lab/report/template.h"
+#include "base/lists.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -84,22 +85,27 @@ Values tick_at(double share, const std::string& text, bool minor) {
   return {{"at", hundredths(share)}, {"text", text}, {"minor", minor}};
 }
 
-Values x_ticks_of(const std::vector<double>& ticks) {
-  Values list = Values::array();
+/// Every second one of many is minor, but 0 stays; with `all` none is.
+Values ticks_of(const std::vector<double>& ticks, bool all = false) {
   const double step = ticks.size() > 1 ? ticks[1] - ticks[0] : 1;
-  for (const double tick : ticks) {
-    const bool odd = ticks.size() > 5 && std::llround(tick / step) % 2 != 0;  // 0 stays
-    list.push_back(tick_at(share_of(tick, ticks), tick_text(tick, ticks), odd));
-  }
-  return list;
+  return mapped(ticks, [&](double tick) {
+    const bool odd = !all && ticks.size() > 5 && std::llround(tick / step) % 2 != 0;
+    return tick_at(share_of(tick, ticks), tick_text(tick, ticks), odd);
+  });
 }
 
-Values y_ticks_of(const std::vector<double>& ticks) {
-  Values list = Values::array();
-  for (const double tick : ticks) {
-    list.push_back(tick_at(share_of(tick, ticks), tick_text(tick, ticks), false));
-  }
-  return list;
+/// Lines of a grid across a plot, and up to a height.
+std::string lines_across(const std::vector<double>& ticks) {
+  const auto line = [&](double tick) {
+    return fmt::format("M0 {}h{}", units(kSize * (1 - share_of(tick, ticks))), units(kSize));
+  };
+  return fmt::format("{}", fmt::join(mapped(ticks, line), ""));
+}
+std::string lines_up(const std::vector<double>& ticks, double height) {
+  const auto line = [&](double tick) {
+    return fmt::format("M{} 0v{}", units(kSize * share_of(tick, ticks)), units(height));
+  };
+  return fmt::format("{}", fmt::join(mapped(ticks, line), ""));
 }
 
 /// What all charts have.
@@ -253,10 +259,6 @@ Values values_of(const LineChart& chart) {
   const auto to_x = [&](double x) { return kSize * along.share(x); };
   // Points far outside are moved nearer, which needs fewer digits.
   const auto to_y = [&](double y) { return kSize * std::clamp(1 - share_of(y, y_ticks), -1.0, 2.0); };
-  std::string grid;
-  for (const double tick : y_ticks) {
-    grid += fmt::format("M0 {}h{}", units(to_y(tick)), units(kSize));
-  }
   Values curves = Values::array();
   Values legend = Values::array();
   std::set<std::string> named;
@@ -284,9 +286,9 @@ Values values_of(const LineChart& chart) {
   }
   Values values = frame_of(chart, kSize);
   values.update({{"y_label", chart.y_label},
-                 {"y_ticks", y_ticks_of(y_ticks)},
+                 {"y_ticks", ticks_of(y_ticks, /* all= */ true)},
                  {"x_ticks", along.json},
-                 {"grid", grid},
+                 {"grid", lines_across(y_ticks)},
                  {"curves", std::move(curves)},
                  {"legend", std::move(legend)},
                  {"strips", strips_of(chart, along)}});
@@ -329,13 +331,6 @@ Values values_of(const PointChart& chart) {
   }
   const std::vector<double> x_ticks = x_range.ticks(4);
   const std::vector<double> y_ticks = y_range.ticks(5);
-  std::string grid;
-  for (const double tick : y_ticks) {
-    grid += fmt::format("M0 {}h{}", units(kSize * (1 - share_of(tick, y_ticks))), units(kSize));
-  }
-  for (const double tick : x_ticks) {
-    grid += fmt::format("M{} 0v{}", units(kSize * share_of(tick, x_ticks)), units(kSize));
-  }
   Values dots = Values::array();
   for (const Point& point : points) {
     const double x = share_of(point.x, x_ticks);
@@ -352,25 +347,12 @@ Values values_of(const PointChart& chart) {
   }
   Values values = frame_of(chart, kSize);
   values.update({{"y_label", chart.y_label},
-                 {"y_ticks", y_ticks_of(y_ticks)},
-                 {"x_ticks", x_ticks_of(x_ticks)},
-                 {"grid", grid},
+                 {"y_ticks", ticks_of(y_ticks, /* all= */ true)},
+                 {"x_ticks", ticks_of(x_ticks)},
+                 {"grid", lines_across(y_ticks) + lines_up(x_ticks, kSize)},
                  {"points", std::move(dots)},
                  {"has_names", points.size() <= kMostNames},
                  {"names", points.size() <= kMostNames ? names_of(points, x_ticks, y_ticks) : Values::array()}});
-  return values;
-}
-
-/// Rows of name, drawing and text over one x axis.
-template <class AnyChart>
-Values values_of_rows(const AnyChart& chart, Values rows, const std::vector<double>& ticks) {
-  const double height = kRowHeight * static_cast<double>(rows.size());
-  std::string grid;
-  for (const double tick : ticks) {
-    grid += fmt::format("M{} 0v{}", units(kSize * share_of(tick, ticks)), units(height));
-  }
-  Values values = frame_of(chart, height);
-  values.update({{"count", rows.size()}, {"grid", grid}, {"x_ticks", x_ticks_of(ticks)}, {"rows", std::move(rows)}});
   return values;
 }
 
@@ -385,66 +367,62 @@ std::string bar_through(const Dot& dot, double y, const std::vector<double>& tic
   return path;
 }
 
+/// Drawings of a row of a plot of dots.
+Values drawn(const Dot& dot, double y, const std::vector<double>& ticks) {
+  const auto dot_at = [&](double value) {
+    return fmt::format("M{} {}h0", units(kSize * share_of(value, ticks)), units(y));
+  };
+  const bool has_bar = dot.low && dot.high && !std::isnan(*dot.low) && !std::isnan(*dot.high);
+  return {{"error", has_bar ? bar_through(dot, y, ticks) : ""},
+          {"parts", mapped(filtered(dot.parts, [](double part) { return std::isfinite(part); }), dot_at)},
+          {"dot", std::isfinite(dot.value) ? dot_at(dot.value) : ""}};
+}
+
+/// Rows of name, drawing and text over one x axis.
 Values values_of(const DotPlot& plot) {
   Extent range;
+  range.add(plot.bars ? 0 : plot.reference.value_or(NAN));
   for (const Dot& dot : plot.dots) {
-    range.add(dot.value);
+    range.add(plot.bars ? std::max(dot.value, 0.0) : dot.value);
     range.add(dot.parts);
     if (dot.low && dot.high) {
       range.add(*dot.low);
       range.add(*dot.high);
     }
   }
-  range.add(plot.reference.value_or(NAN));
-  const std::vector<double> ticks = range.ticks(5);
+  const std::vector<double> ticks = plot.bars ? axis_ticks(0, range.high > 0 ? range.high : 1, 5) : range.ticks(5);
   Values rows = Values::array();
   for (const Dot& dot : plot.dots) {
-    const double y = kRowHeight * (static_cast<double>(rows.size()) + 0.5);
-    const auto dot_at = [&](double value) {
-      return fmt::format("M{} {}h0", units(kSize * share_of(value, ticks)), units(y));
-    };
-    Values parts = Values::array();
-    for (const double part : dot.parts) {
-      if (std::isfinite(part)) {
-        parts.push_back(dot_at(part));
-      }
+    const double top = kRowHeight * static_cast<double>(rows.size());
+    Values row = {{"name", dot.name}, {"text", dot.text}, {"style", style_class(dot.style)}};
+    if (plot.bars) {
+      const double length = std::isfinite(dot.value) && dot.value > 0 ? kSize * share_of(dot.value, ticks) : 0;
+      row.update({{"y", units(top + 30)}, {"length", units(length)}});
+    } else {
+      row.update(drawn(dot, top + kRowHeight / 2, ticks));
     }
-    const bool has_bar = dot.low && dot.high && !std::isnan(*dot.low) && !std::isnan(*dot.high);
-    rows.push_back({{"name", dot.name},
-                    {"text", dot.text},
-                    {"style", style_class(dot.style)},
-                    {"error", has_bar ? bar_through(dot, y, ticks) : ""},
-                    {"parts", std::move(parts)},
-                    {"dot", std::isfinite(dot.value) ? dot_at(dot.value) : ""}});
+    rows.push_back(std::move(row));
   }
-  Values values = values_of_rows(plot, std::move(rows), ticks);
+  const double height = kRowHeight * static_cast<double>(rows.size());
+  Values values = frame_of(plot, height);
+  values.update({{"count", rows.size()},
+                 {"grid", lines_up(ticks, height)},
+                 {"x_ticks", ticks_of(ticks)},
+                 {"rows", std::move(rows)}});
   if (plot.reference) {
-    values["axis"] = fmt::format("M{} 0v{}", units(kSize * share_of(*plot.reference, ticks)),
-                                 units(kRowHeight * static_cast<double>(plot.dots.size())));
+    values["axis"] = fmt::format("M{} 0v{}", units(kSize * share_of(*plot.reference, ticks)), units(height));
   }
   return values;
 }
 
-Values values_of(const BarChart& chart) {
-  Extent range;
-  range.add(0);
-  for (const Bar& bar : chart.bars) {
-    range.add(std::max(bar.value, 0.0));
-  }
-  if (range.high == 0) {
-    range.high = 1;
-  }
-  const std::vector<double> ticks = axis_ticks(0, range.high, 5);
-  Values rows = Values::array();
-  for (const Bar& bar : chart.bars) {
-    const double length = std::isfinite(bar.value) && bar.value > 0 ? kSize * share_of(bar.value, ticks) : 0;
-    rows.push_back({{"name", bar.name},
-                    {"text", bar.text},
-                    {"style", style_class(bar.style)},
-                    {"y", units(kRowHeight * static_cast<double>(rows.size()) + 30)},
-                    {"length", units(length)}});
-  }
-  return values_of_rows(chart, std::move(rows), ticks);
+std::string_view part_of(const LineChart& /*chart*/) {
+  return "line-chart";
+}
+std::string_view part_of(const PointChart& /*chart*/) {
+  return "point-chart";
+}
+std::string_view part_of(const DotPlot& plot) {
+  return plot.bars ? "bar-chart" : "dot-plot";
 }
 
 }  // namespace
@@ -484,30 +462,8 @@ std::string style_class(size_t style) {
   return fmt::format("s{} d{}", style % 8, (style + style / 8) % 4);
 }
 
-std::string line_chart(const LineChart& chart) {
-  return fill(page_template(), "line-chart", values_of(chart));
-}
-
-std::string point_chart(const PointChart& chart) {
-  return fill(page_template(), "point-chart", values_of(chart));
-}
-
-std::string dot_plot(const DotPlot& plot) {
-  return fill(page_template(), "dot-plot", values_of(plot));
-}
-
-std::string bar_chart(const BarChart& chart) {
-  return fill(page_template(), "bar-chart", values_of(chart));
-}
-
 std::string to_html(const Chart& chart) {
-  struct Draw {
-    std::string operator()(const LineChart& one) const { return line_chart(one); }
-    std::string operator()(const DotPlot& one) const { return dot_plot(one); }
-    std::string operator()(const BarChart& one) const { return bar_chart(one); }
-    std::string operator()(const PointChart& one) const { return point_chart(one); }
-  };
-  return std::visit(Draw(), chart);
+  return std::visit([](const auto& one) { return fill(page_template(), part_of(one), values_of(one)); }, chart);
 }
 
 }  // namespace norma::lab

@@ -1,7 +1,7 @@
-#include "lab/report/claim.h"
-
+#include "base/lists.h"
 #include "base/parse_number.h"
-#include "lab/report/paired.h"
+#include "lab/report/decisions.h"
+#include "lab/telemetry/summary.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <limits>
 #include <map>
-#include <optional>
 #include <utility>
 
 namespace norma::lab {
@@ -25,6 +24,9 @@ struct Measured {
   std::string where;                    ///< the network, and what else varies beside the claim's axis
   std::optional<Scatter> scatter = {};  ///< none: no pair of runs, or runs may still come
   bool waiting = false;
+  int64_t runs = 0;         ///< Sign::fails: those that have ended
+  int64_t failed = 0;       ///< and those of them that failed
+  std::string reason = {};  ///< of the first of these
 };
 
 constexpr const char* kLr = "lr";
@@ -56,15 +58,40 @@ PairedRuns pairs_at(const Comparison& comparison, const Settings& settings, cons
   return paired_runs(comparison, norm, reference);
 }
 
-Scatter scatter_by(Expectation::Measure measure, const std::vector<PairedRun>& runs) {
-  if (measure == Expectation::Measure::accuracy) {
-    return scatter_of(runs);
+/// A run's number, in points; none: it was not measured.
+std::optional<double> number_of(Expectation::Measure measure, const Cell& run) {
+  if (measure == Expectation::Measure::growth) {
+    return run.telemetry ? activation_growth(*run.telemetry) : std::nullopt;
   }
   constexpr double kTenths = 10;
-  std::vector<double> differences;
+  return run.fit ? std::optional(kTenths * run.fit->loss) : std::nullopt;
+}
+
+/// The differences of each seed.
+std::map<uint64_t, double> differences_of(Expectation::Measure measure, const std::vector<PairedRun>& runs) {
+  std::map<uint64_t, double> differences;
   for (const auto& [norm, reference] : runs) {
-    if (norm->fit && reference->fit) {
-      differences.push_back(kTenths * (norm->fit->loss - reference->fit->loss));
+    const auto its = number_of(measure, *norm);
+    const auto other = number_of(measure, *reference);
+    if (its && other) {
+      differences[norm->seed] = *its - *other;
+    }
+  }
+  return differences;
+}
+
+/// Of the differences at one value of the expectation's axis; with `than`, of those less the ones at the other value.
+Scatter scatter_by(Expectation::Measure measure, const std::vector<PairedRun>& at, const std::vector<PairedRun>* than) {
+  if (measure == Expectation::Measure::accuracy) {
+    return than == nullptr ? scatter_of(at) : scatter_between(*than, at);
+  }
+  const std::map<uint64_t, double> others =
+      than == nullptr ? std::map<uint64_t, double>() : differences_of(measure, *than);
+  std::vector<double> differences;
+  for (const auto& [seed, difference] : differences_of(measure, at)) {
+    const auto other = others.find(seed);
+    if (than == nullptr || other != others.end()) {
+      differences.push_back(difference - (than == nullptr ? 0 : other->second));
     }
   }
   return scatter_of(differences);
@@ -74,15 +101,27 @@ Measured measure(const Comparison& comparison, const Settings& place, const Expe
   Measured measured{
       .expectation = &expected,
       .where = expected.axis.empty() && expected.with.empty() ? group_label(comparison, place) : place.model};
+  if (expected.sign == Sign::fails) {
+    for (const Cell& cell : comparison.cells) {
+      if (cell.norm == expected.norm && same_but_seed(cell, place)) {
+        const bool failed = cell.state == CellState::failed;
+        measured.waiting |= !failed && cell.state != CellState::finished;
+        ++measured.runs;
+        measured.failed += failed ? 1 : 0;
+        measured.reason = failed && measured.reason.empty() ? cell.reason : measured.reason;
+      }
+    }
+    return measured;
+  }
   const PairedRuns at = pairs_at(comparison, place, expected, expected.at);
   measured.waiting = at.waiting;
   Scatter scatter;
   if (expected.axis.empty()) {
-    scatter = scatter_by(expected.measure, at.runs);
+    scatter = scatter_by(expected.measure, at.runs, nullptr);
   } else {
     const PairedRuns than = pairs_at(comparison, place, expected, expected.than);
     measured.waiting |= than.waiting;
-    scatter = scatter_between(than.runs, at.runs);
+    scatter = scatter_by(expected.measure, at.runs, &than.runs);
   }
   if (!measured.waiting && scatter.seeds > 0) {
     measured.scatter = scatter;
@@ -121,9 +160,7 @@ std::vector<Settings> places_of(const Comparison& comparison, const Expectation&
     }
     Settings place = cell;
     place.seed = 0;
-    if (std::ranges::find(places, place) == places.end()) {
-      places.push_back(std::move(place));
-    }
+    add_once(places, place);
   }
   return places;
 }
@@ -131,6 +168,9 @@ std::vector<Settings> places_of(const Comparison& comparison, const Expectation&
 Verdict::State state_of(const Measured& measured, const Decision& decision) {
   if (measured.waiting) {
     return Verdict::State::waiting;
+  }
+  if (measured.expectation->sign == Sign::fails) {
+    return measured.failed > 0 ? Verdict::State::supported : Verdict::State::contradicted;
   }
   if (!decision.known()) {
     return Verdict::State::undecided;
@@ -158,18 +198,20 @@ Verdict::State state_of(const Measured& measured, const Decision& decision) {
 
 /// "batch with lr 0.05 and weight-decay 0.02"
 std::string run_name(const std::string& norm, const std::map<std::string, std::string>& with) {
-  std::vector<std::string> parts;
-  for (const auto& [axis, value] : with) {
-    parts.push_back(fmt::format("{} {}", axis, value));
-  }
+  const auto parts = mapped(with, [](const auto& one) { return fmt::format("{} {}", one.first, one.second); });
   return parts.empty() ? norm : fmt::format("{} with {}", norm, fmt::join(parts, " and "));
 }
 
 /// "training loss in tenths, batch with lr 0.05 beside batch with lr 0.0125", or the norms alone
 std::string name_of(const Expectation& expected) {
-  return fmt::format("{}{} beside {}",
-                     expected.measure == Expectation::Measure::training_loss ? "training loss in tenths, " : "",
-                     run_name(expected.norm, expected.with), run_name(expected.reference, expected.reference_with));
+  if (expected.sign == Sign::fails) {
+    return run_name(expected.norm, expected.with);
+  }
+  const std::string_view measure = expected.measure == Expectation::Measure::training_loss ? "training loss in tenths, "
+                                   : expected.measure == Expectation::Measure::growth      ? "growth in decibels, "
+                                                                                           : "";
+  return fmt::format("{}{} beside {}", measure, run_name(expected.norm, expected.with),
+                     run_name(expected.reference, expected.reference_with));
 }
 
 /// "derf beside rms2d, with opt adamw more than with muon: +1.20 (0.40 to 2.00), p 0.012"
@@ -181,6 +223,10 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
   }
   if (measured.waiting) {
     return text + ": runs are missing";
+  }
+  if (expected.sign == Sign::fails) {
+    return fmt::format("{}: {} of {} runs failed{}{}", text, measured.failed, measured.runs,
+                       measured.reason.empty() ? "" : ", the first as ", measured.reason);
   }
   if (!measured.scatter) {
     return text + ": no two runs of the same seed";
@@ -199,18 +245,13 @@ std::string accuracies_by(const std::string& axis, const Comparison& comparison)
     if (row.finished == 0) {
       continue;
     }
-    const std::string value = row.option(axis);
-    auto known = std::ranges::find(values, value, [](const auto& one) { return one.first; });
-    if (known == values.end()) {
-      known = values.insert(values.end(), {value, {}});
-    }
-    known->second.push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
-                                        format_spread(row.accuracy, 1, /* factor= */ 100)));
+    entry_of(values, row.option(axis))
+        .push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
+                               format_spread(row.accuracy, 1, /* factor= */ 100)));
   }
-  std::vector<std::string> parts;
-  for (const auto& [value, norms] : values) {
-    parts.push_back(fmt::format("with {} {}: {}", axis, value, fmt::join(norms, ", ")));
-  }
+  const auto parts = mapped(values, [&](const auto& one) {
+    return fmt::format("with {} {}: {}", axis, one.first, fmt::join(one.second, ", "));
+  });
   return parts.empty() ? "" : fmt::format(" Accuracies in percent {}.", fmt::join(parts, "; "));
 }
 
@@ -235,10 +276,8 @@ std::optional<Claim> claim_of(const Comparison& comparison) {
 }
 
 Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
-  std::vector<Expectation> expectations;
-  for (const Expectation& expected : claim.expectations) {
-    expectations.push_back(with_axis_values(comparison, expected));
-  }
+  const auto expectations =
+      mapped(claim.expectations, [&](const Expectation& one) { return with_axis_values(comparison, one); });
   Verdict verdict{.state = Verdict::State::supported, .text = {}};
   std::vector<std::string> sentences;
   std::vector<Measured> all;
@@ -255,7 +294,8 @@ Verdict verdict_on(const Claim& claim, const Comparison& comparison) {
                                       alone ? "that norm" : "that norm or its values"));
     }
   }
-  const auto tests = static_cast<int64_t>(all.size());
+  const auto tests =
+      std::ranges::count_if(all, [](const Measured& one) { return one.expectation->sign != Sign::fails; });
   const bool several = std::ranges::any_of(all, [&](const Measured& one) { return one.where != all.front().where; });
   bool contradicted = false;
   for (const Measured& one : all) {

@@ -1,17 +1,32 @@
-#include "lab/report/decide_rows.h"
+#include "lab/report/decisions.h"
 
-#include "lab/report/paired.h"
-#include "lab/statistics/decision.h"
-#include "lab/statistics/mcnemar.h"
+#include "base/lists.h"
+#include "lab/statistics/statistics.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 #include <utility>
 
 namespace norma::lab {
 
 namespace {
+
+constexpr double kPoints = 100;
+
+/// The mean accuracy of the references, in points.
+double mean_of_references(const std::vector<PairedRun>& runs) {
+  double sum = 0;
+  for (const PairedRun& run : runs) {
+    sum += kPoints * run.reference->accuracy;
+  }
+  return runs.empty() ? 0 : sum / static_cast<double>(runs.size());
+}
+
+bool may_still_come(const Cell& cell) {
+  return cell.state != CellState::finished && cell.state != CellState::failed;
+}
 
 /// The references of a comparison's norms; each group is searched once.
 class References {
@@ -21,7 +36,7 @@ class References {
   /// The reference of the norms in a group; "" if there is none.
   const std::string& of(const Settings& settings) {
     const Settings group = timing_group(settings);
-    const auto known = std::find_if(known_.begin(), known_.end(), [&](const auto& one) { return one.first == group; });
+    const auto known = std::ranges::find(known_, group, [](const auto& one) { return one.first; });
     return known != known_.end() ? known->second
                                  : known_.emplace_back(group, reference_of(norms_of(comparison_, group))).second;
   }
@@ -61,23 +76,23 @@ void decide_accuracy(const Comparison& comparison, Row& row, const Row& referenc
   row.accuracy_difference = decision;
 }
 
+/// The seconds of a norm's step in each round; empty if it made none.
+std::vector<double> steps_of(const Timing& timing, const std::string& norm) {
+  const auto mine = std::ranges::find(timing.norms, norm) - timing.norms.begin();
+  return mine == std::ssize(timing.norms)
+             ? std::vector<double>()
+             : mapped(timing.rounds, [&](const auto& round) { return round[static_cast<size_t>(mine)]; });
+}
+
 /// The share lost in each round in which batch norm and this norm made a step.
 std::vector<double> shares_lost(const Timing& timing, const std::string& norm) {
-  const auto begin = timing.norms.begin();
-  const auto batch = std::find(begin, timing.norms.end(), reference_of(timing.norms)) - begin;
-  const auto mine = std::find(begin, timing.norms.end(), norm) - begin;
-  const auto norms = static_cast<std::ptrdiff_t>(timing.norms.size());
+  const std::vector<double> batch = steps_of(timing, reference_of(timing.norms));
+  const std::vector<double> mine = steps_of(timing, norm);
   std::vector<double> lost;
-  if (batch == norms || mine == norms) {
-    return lost;
+  for (size_t round = 0; round < std::min(batch.size(), mine.size()); ++round) {
+    lost.push_back(1 - batch[round] / mine[round]);
   }
-  for (const std::vector<double>& round : timing.rounds) {
-    const double share = 1 - round[static_cast<size_t>(batch)] / round[static_cast<size_t>(mine)];
-    if (!std::isnan(share)) {
-      lost.push_back(share);
-    }
-  }
-  return lost;
+  return filtered(lost, [](double share) { return !std::isnan(share); });
 }
 
 std::optional<Decision> decide_tax(const Comparison& comparison, const Row& row, int64_t tests) {
@@ -88,29 +103,121 @@ std::optional<Decision> decide_tax(const Comparison& comparison, const Row& row,
   if (comparison.timing_rounds == 0) {
     return std::nullopt;
   }
-  const Settings group = timing_group(row);
-  const auto begun = std::find_if(comparison.timings.begin(), comparison.timings.end(),
-                                  [&](const Timing& timing) { return timing.group == group; });
-  return Decision{.pairs = begun == comparison.timings.end() ? 0 : static_cast<int64_t>(begun->rounds.size()),
+  const Timing* begun = timing_of(comparison, timing_group(row));
+  return Decision{.pairs = begun == nullptr ? 0 : static_cast<int64_t>(begun->rounds.size()),
                   .planned = comparison.timing_rounds};
 }
 
 /// The median time of a norm's steps; none if it made none.
 std::optional<double> median_seconds(const Timing& timing, const std::string& norm) {
-  const auto mine = std::find(timing.norms.begin(), timing.norms.end(), norm);
-  if (mine == timing.norms.end()) {
-    return std::nullopt;
-  }
-  std::vector<double> steps;
-  for (const std::vector<double>& round : timing.rounds) {
-    if (const double seconds = round[static_cast<size_t>(mine - timing.norms.begin())]; std::isfinite(seconds)) {
-      steps.push_back(seconds);
-    }
-  }
+  std::vector<double> steps = finite_steps(timing, norm);
   return steps.empty() ? std::nullopt : std::optional(median_interval(std::move(steps)).median);
 }
 
 }  // namespace
+
+PairedRuns paired_runs(const Comparison& comparison, const Settings& row, const Settings& reference) {
+  std::vector<const Cell*> cells;
+  std::vector<const Cell*> others;
+  PairedRuns pairs;
+  for (const Cell& cell : comparison.cells) {
+    const bool own = same_but_seed(cell, row);
+    if (own || same_but_seed(cell, reference)) {
+      (own ? cells : others).push_back(&cell);
+      pairs.waiting |= may_still_come(cell);
+    }
+  }
+  for (const Cell* cell : cells) {
+    for (const Cell* other : others) {
+      if (cell->seed == other->seed) {
+        ++pairs.planned;
+        if (cell->state == CellState::finished && other->state == CellState::finished) {
+          pairs.runs.push_back({.norm = cell, .reference = other});
+        }
+      }
+    }
+  }
+  return pairs;
+}
+
+PairedRuns paired_runs(const Comparison& comparison, const Row& row) {
+  Settings reference = row;
+  reference.norm = row.reference;
+  return paired_runs(comparison, row, reference);
+}
+
+std::vector<ImageDifferences> image_differences(const std::vector<PairedRun>& runs) {
+  constexpr size_t kFewest = 2;  // of which a variance can be taken
+  std::vector<ImageDifferences> differences;
+  for (const auto& [norm, reference] : runs) {
+    const size_t images = norm->right.size();
+    if (images < kFewest || reference->right.size() != images || images != runs.front().norm->right.size()) {
+      return {};
+    }
+    ImageDifferences& one = differences.emplace_back(images);
+    for (size_t i = 0; i < images; ++i) {
+      one[i] = static_cast<int8_t>((norm->right[i] ? 1 : 0) - (reference->right[i] ? 1 : 0));
+    }
+  }
+  return differences;
+}
+
+Scatter scatter_of(const std::vector<PairedRun>& runs) {
+  Scatter scatter;
+  if (const std::vector<ImageDifferences> images = image_differences(runs); !images.empty()) {
+    scatter = scatter_of(images);
+  } else {
+    scatter = scatter_of(
+        mapped(runs, [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); }));
+  }
+  const double reference = mean_of_references(runs);
+  scatter.possible = {.low = -reference, .high = kPoints - reference};
+  return scatter;
+}
+
+Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<PairedRun>& to) {
+  std::vector<PairedRun> before;
+  std::vector<PairedRun> after;
+  for (const PairedRun& one : from) {
+    const auto same = std::ranges::find(to, one.norm->seed, [](const PairedRun& run) { return run.norm->seed; });
+    if (same != to.end()) {
+      before.push_back(one);
+      after.push_back(*same);
+    }
+  }
+  std::vector<double> differences;
+  for (size_t i = 0; i < before.size(); ++i) {
+    const auto gain = [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); };
+    differences.push_back(gain(after[i]) - gain(before[i]));
+  }
+  Scatter scatter = scatter_of(differences);
+  if (before.empty()) {
+    return scatter;
+  }
+  const double of_references = mean_of_references(after) - mean_of_references(before);
+  const Interval possible = {.low = -kPoints - of_references, .high = kPoints - of_references};
+  scatter.possible = possible;
+  std::vector<ImageDifferences> images = image_differences(after);
+  const std::vector<ImageDifferences> earlier = image_differences(before);
+  if (images.empty() || earlier.empty()) {
+    return scatter;
+  }
+  if (before.front().norm->dataset == after.front().norm->dataset && images.front().size() == earlier.front().size()) {
+    for (size_t seed = 0; seed < images.size(); ++seed) {
+      for (size_t i = 0; i < images[seed].size(); ++i) {
+        images[seed][i] = static_cast<int8_t>(images[seed][i] - earlier[seed][i]);
+      }
+    }
+    scatter = scatter_of(images);
+    scatter.possible = possible;
+    return scatter;
+  }
+  const Scatter first = scatter_of(earlier);
+  const Scatter second = scatter_of(images);
+  scatter.image_variance = first.image_variance + second.image_variance;
+  scatter.images = std::min(first.images, second.images);
+  return scatter;
+}
 
 int64_t accuracy_tests(const Comparison& comparison) {
   std::vector<Settings> tested;  // with two seeds or more
@@ -119,8 +226,8 @@ int64_t accuracy_tests(const Comparison& comparison) {
   for (const Cell& cell : comparison.cells) {
     Settings key = cell;
     key.seed = 0;
-    if (references.has_other(cell) && std::find(tested.begin(), tested.end(), key) == tested.end()) {
-      (std::find(seen.begin(), seen.end(), key) == seen.end() ? seen : tested).push_back(std::move(key));
+    if (references.has_other(cell) && !add_once(seen, key)) {
+      add_once(tested, key);
     }
   }
   return static_cast<int64_t>(tested.size());
@@ -138,8 +245,8 @@ int64_t tax_tests(const Comparison& comparison) {
   for (const Cell& cell : comparison.cells) {
     Settings key = timing_group(cell);
     key.norm = cell.norm;
-    if (references.has_other(cell) && std::find(tested.begin(), tested.end(), key) == tested.end()) {
-      tested.push_back(std::move(key));
+    if (references.has_other(cell)) {
+      add_once(tested, key);
     }
   }
   return static_cast<int64_t>(tested.size());
@@ -173,13 +280,18 @@ void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
   }
 }
 
+const Timing* timing_of(const Comparison& comparison, const Settings& group) {
+  const auto found = std::ranges::find(comparison.timings, group, &Timing::group);
+  return found == comparison.timings.end() ? nullptr : &*found;
+}
+
+std::vector<double> finite_steps(const Timing& timing, const std::string& norm) {
+  return filtered(steps_of(timing, norm), [](double seconds) { return std::isfinite(seconds); });
+}
+
 const Timing* finished_timing(const Comparison& comparison, const Settings& row) {
-  const Settings group = timing_group(row);
-  const auto timing = std::find_if(comparison.timings.begin(), comparison.timings.end(),
-                                   [&](const Timing& other) { return other.group == group; });
-  return timing != comparison.timings.end() && static_cast<int64_t>(timing->rounds.size()) >= comparison.timing_rounds
-             ? &*timing
-             : nullptr;
+  const Timing* timing = timing_of(comparison, timing_group(row));
+  return timing != nullptr && std::ssize(timing->rounds) >= comparison.timing_rounds ? timing : nullptr;
 }
 
 std::optional<double> seconds_of_step(const Comparison& comparison, const Settings& row) {

@@ -1,4 +1,5 @@
-#include "lab/report/decide_rows.h"
+#include "base/lists.h"
+#include "lab/report/decisions.h"
 #include "lab/report/page.h"
 
 #include <fmt/format.h>
@@ -7,12 +8,8 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
-#include <map>
-#include <optional>
 #include <set>
-#include <string>
 #include <utility>
-#include <vector>
 
 // The sections of charts: a chart for each group of rows.
 
@@ -54,49 +51,52 @@ void describe(std::string& description, const std::string& part) {
   description += fmt::format(" {}.", part);
 }
 
-std::optional<Figure> accuracy_chart(const PageGroup& group, const std::string& id) {
-  DotPlot plot{.id = id,
-               .title = "Test accuracy of " + group.label,
-               .description = "A dot for each norm at its mean accuracy over the seeds, in percent:",
-               .x_label = "test accuracy, %",
-               .dots = {}};
+/// A plot with a row for each norm that `dot_of` has a dot for; none without any.
+std::optional<Figure> plot_of(const PageGroup& group, DotPlot plot,
+                              const std::function<std::optional<Dot>(const PageRow&)>& dot_of) {
   for (const PageRow& row : group.rows) {
-    if (row.row.finished == 0) {
-      continue;
+    if (std::optional<Dot> dot = dot_of(row)) {
+      dot->name = row.label;
+      dot->style = row.style;
+      describe(plot.description, fmt::format("{} {}", row.label, dot->text));
+      plot.dots.push_back(std::move(*dot));
     }
-    Dot dot{.name = row.label,
-            .style = row.style,
-            .value = 100 * row.row.accuracy.mean,
-            .parts = {},
-            .text = format_spread(row.row.accuracy, 2, 100) + " %"};
+  }
+  return plot.dots.empty() ? std::nullopt : std::optional(Figure{.title = group.label, .chart = std::move(plot)});
+}
+
+std::optional<Figure> accuracy_chart(const PageGroup& group, const std::string& id) {
+  const auto dot_of = [](const PageRow& row) -> std::optional<Dot> {
+    Dot dot{.value = 100 * row.row.accuracy.mean, .text = format_spread(row.row.accuracy, 2, 100) + " %"};
     for (const Cell* cell : row.cells) {
       if (cell->state == CellState::finished && row.row.finished > 1) {
         dot.parts.push_back(100 * cell->accuracy);
       }
     }
-    describe(plot.description, fmt::format("{} {}", row.label, dot.text));
-    plot.dots.push_back(std::move(dot));
-  }
-  return plot.dots.empty() ? std::nullopt : std::optional(Figure{.title = group.label, .chart = std::move(plot)});
+    return row.row.finished == 0 ? std::nullopt : std::optional(std::move(dot));
+  };
+  return plot_of(group,
+                 {.id = id,
+                  .title = "Test accuracy of " + group.label,
+                  .description = "A dot for each norm at its mean accuracy over the seeds, in percent:",
+                  .x_label = "test accuracy, %"},
+                 dot_of);
 }
 
-/// A dot and an interval for each norm with a decision; none without any.
+/// A dot and an interval for each norm with a decision.
 std::optional<Figure> decision_chart(const PageGroup& group, DotPlot plot, std::optional<Decision> Row::*decision,
                                      std::string (*text)(const std::optional<Decision>&), double factor) {
-  for (const PageRow& row : group.rows) {
-    if (const std::optional<Decision>& decided = row.row.*decision) {
-      Dot dot{.name = row.label, .style = row.style, .value = NAN, .text = text(decided)};
-      if (decided->known()) {
-        dot.value = factor * decided->difference;
-        dot.low = factor * decided->low;
-        dot.high = factor * decided->high;
-      }
-      describe(plot.description, fmt::format("{} {}", row.label, dot.text));
-      plot.dots.push_back(std::move(dot));
-    }
-  }
   plot.reference = 0;
-  return plot.dots.empty() ? std::nullopt : std::optional(Figure{.title = group.label, .chart = std::move(plot)});
+  return plot_of(group, std::move(plot), [&](const PageRow& row) -> std::optional<Dot> {
+    const std::optional<Decision>& decided = row.row.*decision;
+    Dot dot{.value = NAN, .text = text(decided)};
+    if (decided && decided->known()) {
+      dot.value = factor * decided->difference;
+      dot.low = factor * decided->low;
+      dot.high = factor * decided->high;
+    }
+    return decided ? std::optional(std::move(dot)) : std::nullopt;
+  });
 }
 
 std::optional<Figure> difference_chart(const PageGroup& group, const std::string& id) {
@@ -104,8 +104,7 @@ std::optional<Figure> difference_chart(const PageGroup& group, const std::string
                         {.id = id,
                          .title = "Accuracy of norms beside batch norm in " + group.label,
                          .description = "A dot and an interval for each norm, in points:",
-                         .x_label = "points more accurate than batch norm",
-                         .dots = {}},
+                         .x_label = "points more accurate than batch norm"},
                         &Row::accuracy_difference, format_difference, 1);
 }
 
@@ -114,8 +113,7 @@ std::optional<Figure> tax_chart(const PageGroup& group, const std::string& id) {
                         {.id = id,
                          .title = "Norm tax of " + group.label,
                          .description = "A dot and an interval for each norm:",
-                         .x_label = "% of batch norm's throughput lost",
-                         .dots = {}},
+                         .x_label = "% of batch norm's throughput lost"},
                         &Row::tax, format_tax, 100);
 }
 
@@ -152,10 +150,8 @@ std::optional<Figure> time_chart(const PageGroup& group, const std::string& id) 
   }
   const bool in_turns =
       std::ranges::all_of(rows, [](const PageRow* row) { return seconds_in_turns(*row).has_value(); });
-  std::vector<double> seconds;
-  for (const PageRow* row : rows) {
-    seconds.push_back(in_turns ? *seconds_in_turns(*row) : seconds_of_runs(*row));
-  }
+  const std::vector<double> seconds =
+      mapped(rows, [&](const PageRow* row) { return in_turns ? *seconds_in_turns(*row) : seconds_of_runs(*row); });
   constexpr double kMinute = 60;
   const bool minutes = std::ranges::max(seconds) > 5 * kMinute;
   PointChart chart{.id = id,
@@ -179,35 +175,21 @@ std::optional<Figure> time_chart(const PageGroup& group, const std::string& id) 
 }
 
 std::optional<Figure> memory_chart(const PageGroup& group, const std::string& id) {
-  BarChart chart{.id = id,
-                 .title = "Most memory of tensors in " + group.label,
-                 .description = "A bar for each norm:",
-                 .x_label = "MB",
-                 .bars = {}};
-  for (const PageRow& row : group.rows) {
-    if (row.row.finished > 0) {
-      const std::string text = format_bytes(row.row.peak_bytes);
-      chart.bars.push_back({.name = row.label,
-                            .style = row.style,
-                            .value = static_cast<double>(row.row.peak_bytes) / 1e6,
-                            .text = text});
-      describe(chart.description, fmt::format("{} {}", row.label, text));
-    }
-  }
-  return chart.bars.empty() ? std::nullopt : std::optional(Figure{.title = group.label, .chart = std::move(chart)});
+  const auto dot_of = [](const PageRow& row) -> std::optional<Dot> {
+    return row.row.finished == 0 ? std::nullopt
+                                 : std::optional(Dot{.value = static_cast<double>(row.row.peak_bytes) / 1e6,
+                                                     .text = format_bytes(row.row.peak_bytes)});
+  };
+  return plot_of(group,
+                 {.id = id,
+                  .title = "Most memory of tensors in " + group.label,
+                  .description = "A bar for each norm:",
+                  .x_label = "MB",
+                  .bars = true},
+                 dot_of);
 }
 
 // --- accuracy against an axis -----------------------------------------------------------------------------------
-
-/// True iff groups with equal values on one axis have equal values on the other, as when the learning rate follows the
-/// batch size.
-bool follows(const Page& page, const Axis& other, const Axis& axis) {
-  std::map<std::string, std::string> values;
-  return std::ranges::all_of(page.groups, [&](const PageGroup& group) {
-    const auto [known, fresh] = values.try_emplace(axis.value(group.settings), other.value(group.settings));
-    return fresh || known->second == other.value(group.settings);
-  });
-}
 
 /// The axes to draw accuracy against: numbers and precisions, and models if there are several of a row. An axis that
 /// follows another is left out.
@@ -216,7 +198,8 @@ std::vector<Axis> axes_to_draw(const Page& page) {
   for (const Axis& axis : page.axes) {
     const bool drawn = axis.name == "batch size" || axis.name == "lr" || axis.name == "precision";
     if (drawn && std::ranges::none_of(axes, [&](const Axis& other) {
-          return follows(page, axis, other) && follows(page, other, axis);
+          return follows(axis, other, page.groups, &PageGroup::settings) &&
+                 follows(other, axis, page.groups, &PageGroup::settings);
         })) {
       axes.push_back(axis);
     }
@@ -270,15 +253,11 @@ Figures axis_charts(const Page& page, const Axis& axis) {
   for (const PageGroup& group : page.groups) {
     std::string label = axis.name == "model" ? "" : " of " + group.settings.model;
     for (const Axis& other : page.axes) {
-      if (other.name != axis.name && !follows(page, other, axis)) {
+      if (other.name != axis.name && !follows(other, axis, page.groups, &PageGroup::settings)) {
         label += fmt::format(", {} {}", other.name, other.value(group.settings));
       }
     }
-    auto panel = std::ranges::find(panels, label, [](const auto& one) { return one.first; });
-    if (panel == panels.end()) {
-      panel = panels.insert(panel, {label, {}});
-    }
-    panel->second.push_back(&group);
+    entry_of(panels, label).push_back(&group);
   }
   Figures charts{.figures = {}, .open = kOpenFigures};
   for (const auto& [label, groups] : panels) {
@@ -356,7 +335,7 @@ void put_curves(LineChart& chart, const PageRow& row) {
 }  // namespace
 
 Section axes_section(const Page& page) {
-  Section section{.id = "axes", .menu = "Accuracy by setting", .title = "Accuracy by setting"};
+  Section section = section_called("axes");
   for (const Axis& axis : axes_to_draw(page)) {
     if (Figures charts = axis_charts(page, axis); !charts.figures.empty()) {
       section.blocks.emplace_back(Heading{fmt::format("Against {}", axis.name)});
@@ -389,10 +368,7 @@ Section learning_section(const Page& page) {
       }
     }
   }
-  Section section{.id = "learning",
-                  .menu = "Training loss",
-                  .title = "Training loss",
-                  .sentence = "Pale is the loss of each batch, of each seed; strong the moving average of their mean."};
+  Section section = section_called("learning");
   if (!charts.figures.empty()) {
     section.blocks.emplace_back(std::move(charts));
   }
@@ -403,47 +379,16 @@ std::vector<Section> figure_sections(const Page& page) {
   const bool several_seeds = std::ranges::any_of(page.groups, [](const PageGroup& group) {
     return std::ranges::any_of(group.rows, [](const PageRow& row) { return row.row.finished > 1; });
   });
-  return {
-      section_of(page,
-                 {.id = "accuracy",
-                  .menu = "Accuracy",
-                  .title = "Accuracy",
-                  .sentence = several_seeds
-                                  ? "The large dot is the mean, each small one a seed. The axis does not begin at 0."
-                                  : "One run each: how far another seed would move a dot is not known. The axis does "
-                                    "not begin at 0."},
-                 accuracy_chart),
-      section_of(
-          page,
-          {.id = "difference",
-           .menu = "Beside batch norm",
-           .title = "Accuracy beside batch norm",
-           .sentence = "Right of 0 a norm is more accurate than batch norm with the same seeds, left of it less. "
-                       "Where the bar reaches 0, it is undecided, or shown to be equal."},
-          difference_chart),
-      statistics_section(page),
-      section_of(page,
-                 {.id = "time",
-                  .menu = "Accuracy against time",
-                  .title = "Accuracy against time",
-                  .sentence = "Further up is more accurate, further left is faster."},
-                 time_chart),
-      section_of(
-          page,
-          {.id = "tax",
-           .menu = "Norm tax",
-           .title = "Norm tax",
-           .sentence = "Right of 0 a norm is slower than batch norm, left of it faster. Where the bar reaches 0, "
-                       "no tax was found."},
-          tax_chart),
-      section_of(page,
-                 {.id = "memory",
-                  .menu = "Memory",
-                  .title = "Memory",
-                  .sentence = "The most that tensors held at one time during training: parameters, gradients, "
-                              "optimizer, activations."},
-                 memory_chart),
-      learning_section(page)};
+  Section accuracy = section_called("accuracy");
+  accuracy.sentence = several_seeds ? accuracy.sentence : text_of("accuracy-of-one-seed");
+  const auto charts = [&](const char* id, Draw draw) { return section_of(page, section_called(id), draw); };
+  return {section_of(page, std::move(accuracy), accuracy_chart),
+          charts("difference", difference_chart),
+          statistics_section(page),
+          charts("time", time_chart),
+          charts("tax", tax_chart),
+          charts("memory", memory_chart),
+          learning_section(page)};
 }
 
 }  // namespace norma::lab

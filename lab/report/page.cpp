@@ -1,11 +1,13 @@
 #include "lab/report/page.h"
 
+#include "base/lists.h"
+#include "lab/report/report.h"
+#include "train/recipe.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <iterator>
-#include <map>
 #include <utility>
 #include <variant>
 
@@ -13,24 +15,108 @@ namespace norma::lab {
 
 namespace {
 
-std::vector<Axis> varying(const std::vector<NamedComparison>& sources) {
-  std::vector<Axis> axes;
-  std::copy_if(further_axes().begin(), further_axes().end(), std::back_inserter(axes), [&](const Axis& axis) {
-    const std::string first = axis.value(sources.front().comparison->cells.front());
-    return std::any_of(sources.begin(), sources.end(), [&](const NamedComparison& source) {
-      return std::any_of(source.comparison->cells.begin(), source.comparison->cells.end(),
-                         [&](const Cell& cell) { return axis.value(cell) != first; });
-    });
-  });
-  return axes;
+ResultCell tax_cell(const std::optional<Decision>& tax) {
+  if (!tax) {
+    return {"–"};
+  }
+  const std::string rounds = counted(tax->pairs, "round");
+  const std::string median = format_percent(tax->difference) + " %";
+  const std::string interval = fmt::format("{} to {}", format_percent(tax->low), format_percent(tax->high));
+  switch (tax->state) {
+    case Decision::State::waiting: return {"not known yet", fmt::format("{} of {} rounds", tax->pairs, tax->planned)};
+    case Decision::State::unknown: return {"not known", "after " + rounds};
+    case Decision::State::none_found: return {"none found", fmt::format("{} ({}), {}", median, interval, rounds)};
+    case Decision::State::found: break;
+  }
+  return {median, fmt::format("{}, {}", interval, rounds)};
 }
 
-std::string label_of_group(const Settings& settings, const std::vector<Axis>& axes) {
-  std::vector<std::string> values;
-  for (const Axis& axis : axes) {
-    values.push_back(fmt::format("{} {}", axis.name, axis.value(settings)));
+ResultRow row_of(const PageRow& page_row) {
+  const Row& row = page_row.row;
+  if (row.finished == 0) {
+    return {.name = page_row.label, .cells = {}, .problem = row.problem};
   }
-  return values.empty() ? settings.model : fmt::format("{} with {}", settings.model, fmt::join(values, ", "));
+  const std::optional<Interval>& rate = row.rate_within;
+  return {
+      .name = page_row.label,
+      .cells = {{format_spread(row.accuracy, 2, 100) + " %",
+                 row.accuracy_difference ? "to reference " + format_difference(row.accuracy_difference) : ""},
+                {row.fit_loss ? format_spread(*row.fit_loss, 4) : "–"},
+                {format_spread(row.loss, 4)},
+                {format_spread(row.images_per_second, 1),
+                 rate ? fmt::format("{:.1f} to {:.1f}", rate->low, rate->high) : ""},
+                tax_cell(row.tax),
+                {format_bytes(row.peak_bytes)},
+                {row.peak_resident > 0 ? format_bytes(row.peak_resident) : "–"},
+                {format_count(row.parameters)}},
+      .problem = row.problem.empty() ? "" : fmt::format("{} of {} seeds; {}", row.finished, row.seeds, row.problem)};
+}
+
+Facts settings_of_recipe(const Comparison& comparison) {
+  const train::Recipe& recipe = comparison.recipe;
+  Facts facts{.caption = "Settings", .facts = {}};
+  facts.add("data", data_text(comparison));
+  facts.add("augmentation", train::augmentation_text(recipe));
+  facts.add("test images", recipe.test_images > 0 ? format_count(recipe.test_images) : "all");
+  facts.add("batch size", values_of(comparison, "batch size"));
+  facts.add("optimizer",
+            fmt::format("{}, learning rate {}, weight decay {} (not on norms and biases), momentum {}", recipe.opt,
+                        values_of(comparison, "lr"), recipe.weight_decay,
+                        recipe.sched == "onecycle" ? "0.95 to 0.85 and back" : fmt::format("{}", recipe.momentum)));
+  facts.add("schedule", recipe.sched);
+  facts.add("memory format", values_of(comparison, "format"));
+  facts.add("precision", values_of(comparison, "precision"));
+  facts.add("start", start_note(comparison));
+  facts.add("all of it", train::to_json(recipe));
+  return facts;
+}
+
+Facts machine_of(const Comparison& comparison) {
+  const train::Environment& e = comparison.environment;
+  Facts facts{.caption = "Machine", .facts = {}};
+  facts.add("begun", comparison.date);
+  facts.add("Norma", e.norma);
+  facts.add("device", e.device);
+  facts.add("plug-ins", train::plugins_text(e.plugins));
+  facts.add("3x3 convolutions", e.exact_convolutions.value_or(false) ? "exact" : "");
+  facts.add("CPU", fmt::format("{}, {} cores, {} used", e.cpu, e.cores, train::threads_text(e)));
+  facts.add("instruction sets", fmt::format("{}", fmt::join(e.instruction_sets, " ")));
+  facts.add("memory", format_bytes(e.memory));
+  facts.add("system", e.system);
+  facts.add("compiler", e.compiler + ", " + e.build);
+  for (const auto& [name, version] : e.libraries) {
+    facts.add(name, version);
+  }
+  for (const PartOrigin& part : comparison.parts) {
+    facts.add(fmt::format("part {} of {}", part.number, comparison.part_count),
+              fmt::format("begun {} on {} by: {}", part.date, machine_text(part.environment), part.command));
+  }
+  return facts;
+}
+
+Fold run_details(const PageRow& row, const Cell& cell) {
+  Fold fold{.summary = fmt::format("{}, seed {}: ", row.label, cell.seed), .blocks = {}};
+  switch (cell.state) {
+    case CellState::finished: {
+      fold.summary += fmt::format("{:.2f} %, test loss {:.4f}", 100 * cell.accuracy, cell.loss);
+      const std::string process =
+          cell.peak_resident > 0 ? fmt::format(", {} of the process", format_bytes(cell.peak_resident)) : "";
+      // Rates of runs met different moments of the machine: beside those of the table they would contradict.
+      const std::string rate =
+          row.row.rate_in_turns ? "" : fmt::format(", {:.1f} images per second", cell.images_per_second);
+      fold.blocks.emplace_back(
+          Note{.text = fmt::format("{} steps in {:.0f} s{}; at most {} of tensors{}; {} parameters.",
+                                   format_count(static_cast<int64_t>(cell.losses.size())), cell.seconds, rate,
+                                   format_bytes(cell.peak_bytes), process, format_count(cell.parameters))});
+      break;
+    }
+    case CellState::failed: fold.problem = "failed: " + cell.reason; break;
+    case CellState::interrupted: fold.summary += "interrupted"; break;
+    case CellState::pending: fold.summary += "not started"; break;
+    case CellState::elsewhere: fold.summary += "in another part"; break;
+  }
+  fold.blocks.emplace_back(Code{repeat_command(*row.source->comparison, cell)});
+  return fold;
 }
 
 /// The distinct values of all comparisons: "cpu; cuda:0".
@@ -38,9 +124,8 @@ template <class F>
 std::string each_once(const Page& page, F&& value_of) {
   std::vector<std::string> values;
   for (const NamedComparison& source : page.sources) {
-    std::string value = value_of(*source.comparison);
-    if (!value.empty() && std::ranges::find(values, value) == values.end()) {
-      values.push_back(std::move(value));
+    if (const std::string value = value_of(*source.comparison); !value.empty()) {
+      add_once(values, value);
     }
   }
   return fmt::format("{}", fmt::join(values, "; "));
@@ -50,9 +135,7 @@ std::string seeds_of(const Page& page) {
   std::vector<uint64_t> seeds;
   for (const NamedComparison& source : page.sources) {
     for (const Cell& cell : source.comparison->cells) {
-      if (std::ranges::find(seeds, cell.seed) == seeds.end()) {
-        seeds.push_back(cell.seed);
-      }
+      add_once(seeds, cell.seed);
     }
   }
   return seeds.size() > 10 ? fmt::format("{}", seeds.size()) : fmt::format("{}", fmt::join(seeds, ", "));
@@ -101,8 +184,75 @@ std::vector<NamedTelemetry> telemetry_of(const Page& page) {
 
 }  // namespace
 
+Section results_section(const Page& page) {
+  ResultTable results{
+      .caption = "Each norm in each network. After ± stands the standard deviation over the seeds.",
+      .heads = {"accuracy", "train loss", "test loss", "img/s", "tax", "tensors", "process", "parameters"},
+      .groups = {},
+      .table = {}};
+  std::vector<NamedRow> rows;
+  for (const PageGroup& group : page.groups) {
+    ResultGroup& made = results.groups.emplace_back(ResultGroup{.label = group.label, .rows = {}});
+    for (const PageRow& row : group.rows) {
+      made.rows.push_back(row_of(row));
+      rows.push_back({.name = row.label, .row = &row.row});
+    }
+  }
+  results.table = results_table(rows, page.axes);
+  Section section = section_called("results");
+  section.blocks.emplace_back(std::move(results));
+  section.blocks.insert(section.blocks.end(), page.notes.begin(), page.notes.end());
+  return section;
+}
+
+Section meaning_section() {
+  Facts columns{.caption = "", .facts = {}};
+  const std::vector<std::string>& texts = texts_of("columns");
+  for (size_t i = 0; i < texts.size(); i += 2) {
+    columns.add(texts[i], texts[i + 1]);
+  }
+  Section section = section_called("meaning");
+  section.blocks.emplace_back(std::move(columns));
+  return section;
+}
+
+Section settings_section(const Page& page) {
+  Section section = section_called("settings");
+  for (const NamedComparison& source : page.sources) {
+    if (!source.name.empty()) {
+      section.blocks.emplace_back(Heading{source.name});
+    }
+    section.blocks.emplace_back(Code{source.comparison->command});
+    section.blocks.emplace_back(settings_of_recipe(*source.comparison));
+    section.blocks.emplace_back(machine_of(*source.comparison));
+  }
+  return section;
+}
+
+Section runs_section(const Page& page) {
+  constexpr size_t kOpenRuns = 24;
+  Section section = section_called("runs");
+  for (const PageGroup& group : page.groups) {
+    std::vector<Block> runs;
+    for (const PageRow& row : group.rows) {
+      for (const Cell* cell : row.cells) {
+        runs.emplace_back(run_details(row, *cell));
+      }
+    }
+    if (page.cells <= kOpenRuns) {
+      section.blocks.emplace_back(Heading{group.label});
+      std::ranges::move(runs, std::back_inserter(section.blocks));
+    } else {
+      const std::string count = counted(static_cast<int64_t>(runs.size()), "run");
+      section.blocks.emplace_back(
+          Fold{.summary = fmt::format("{}: {}", group.label, count), .blocks = std::move(runs)});
+    }
+  }
+  return section;
+}
+
 Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
-  axes = varying(sources);
+  axes = varying_axes(mapped(sources, &NamedComparison::comparison));
   std::map<std::string, size_t> styles;  // of norms, in the order in which they come
   for (const NamedComparison& source : sources) {
     const Comparison& comparison = *source.comparison;
@@ -131,7 +281,7 @@ Page::Page(std::vector<NamedComparison> named) : sources(std::move(named)) {
       made.row = std::move(row);
       auto group = std::ranges::find(groups, settings, &PageGroup::settings);
       if (group == groups.end()) {
-        groups.push_back({.settings = settings, .label = label_of_group(settings, axes), .rows = {}});
+        groups.push_back({.settings = settings, .label = group_label(settings, axes), .rows = {}});
         group = groups.end() - 1;
       }
       group->rows.push_back(std::move(made));
@@ -176,9 +326,8 @@ std::string to_table(const Comparison& comparison) {
 
 std::string data_text(const Comparison& comparison) {
   const train::Recipe& recipe = comparison.recipe;
-  const std::string length = recipe.images > 0
-                                 ? format_count(recipe.images) + " images"
-                                 : fmt::format("{} epoch{}", recipe.epochs, recipe.epochs == 1 ? "" : "s");
+  const std::string length =
+      recipe.images > 0 ? format_count(recipe.images) + " images" : counted(recipe.epochs, "epoch");
   return fmt::format("{} of {} at {}×{}", length, values_of(comparison, "dataset"), recipe.image_size,
                      recipe.image_size);
 }

@@ -86,10 +86,12 @@ struct NamedTelemetry {
 /// The record of each row of a comparison, which must outlive it: the first finished seed's, else a failed one's.
 std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison);
 
-/// The parts of a step's time and the memory that its layers keep, implicit copies, the numbers in the layers, and
-/// dynamics_section(). Without records they have no blocks.
+/// The parts of a step's time and the memory that its layers keep, implicit copies, the numbers in the layers,
+/// attention_section() and dynamics_section(). Without records they have no blocks.
 std::vector<Section> telemetry_sections(const std::vector<NamedTelemetry>& runs);
 /// Charts of HealthSample::dynamics, for the parts that were asked for.
 Section dynamics_section(const std::vector<NamedTelemetry>& runs);
+/// Charts of HealthSample::attention.
+Section attention_section(const std::vector<NamedTelemetry>& runs);
 
 }  // namespace norma::lab

@@ -1,13 +1,17 @@
 #include "lab/report/report.h"
 
 #include "base/error.h"
-#include "lab/report/decide_rows.h"
+#include "base/lists.h"
+#include "base/quoting.h"
+#include "data/json.h"
+#include "lab/report/decisions.h"
+#include "nn/norm/factory.h"
 #include "session/output.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <tuple>
@@ -18,22 +22,9 @@ namespace norma::lab {
 namespace {
 
 Spread spread_of(const std::vector<double>& values) {
-  Spread spread;
-  if (values.empty()) {
-    return spread;
-  }
-  const auto count = static_cast<double>(values.size());
-  for (const double value : values) {
-    spread.mean += value / count;
-  }
-  if (values.size() > 1) {
-    double squares = 0;
-    for (const double value : values) {
-      squares += (value - spread.mean) * (value - spread.mean);
-    }
-    spread.deviation = std::sqrt(squares / (count - 1));
-  }
-  return spread;
+  const Scatter scatter = scatter_of(values);
+  return {.mean = scatter.difference,
+          .deviation = values.size() > 1 ? std::optional(std::sqrt(scatter.seed_variance)) : std::nullopt};
 }
 
 std::string problem_of(const std::vector<const Cell*>& cells) {
@@ -54,42 +45,115 @@ Row row_of(const std::vector<const Cell*>& cells) {
   static_cast<Settings&>(row) = *cells.front();
   row.problem = problem_of(cells);
   row.seeds = static_cast<int64_t>(cells.size());
-  std::vector<double> accuracy;
-  std::vector<double> loss;
-  std::vector<double> fit_loss;
-  std::vector<double> images_per_second;
-  for (const Cell* cell : cells) {
-    if (cell->state == CellState::finished) {
-      ++row.finished;
-      accuracy.push_back(cell->accuracy);
-      loss.push_back(cell->loss);
-      if (cell->fit) {
-        fit_loss.push_back(cell->fit->loss);
-      }
-      images_per_second.push_back(cell->images_per_second);
-      row.peak_bytes = std::max(row.peak_bytes, cell->peak_bytes);
-      row.peak_resident = std::max(row.peak_resident, cell->peak_resident);
-      row.parameters = cell->parameters;
-    }
+  std::vector<const Cell*> finished =
+      filtered(cells, [](const Cell* one) { return one->state == CellState::finished; });
+  const auto over_seeds = [&](double Cell::*figure) { return spread_of(mapped(finished, figure)); };
+  row.finished = static_cast<int64_t>(finished.size());
+  row.accuracy = over_seeds(&Cell::accuracy);
+  row.loss = over_seeds(&Cell::loss);
+  row.images_per_second = over_seeds(&Cell::images_per_second);
+  for (const Cell* cell : finished) {
+    row.peak_bytes = std::max(row.peak_bytes, cell->peak_bytes);
+    row.peak_resident = std::max(row.peak_resident, cell->peak_resident);
+    row.parameters = cell->parameters;
   }
-  row.accuracy = spread_of(accuracy);
-  row.loss = spread_of(loss);
-  if (!fit_loss.empty()) {
-    row.fit_loss = spread_of(fit_loss);
+  std::erase_if(finished, [](const Cell* cell) { return !cell->fit; });
+  if (!finished.empty()) {
+    row.fit_loss = spread_of(mapped(finished, [](const Cell* cell) { return cell->fit->loss; }));
   }
-  row.images_per_second = spread_of(images_per_second);
   return row;
 }
 
-/// Cells that differ in the seed alone.
-using SeedCells = std::vector<const Cell*>;
+/// The text for unknown figures: "not known yet: 2 of 24 rounds", "not known after 2 seeds".
+std::string not_known(const Decision& decision, std::string_view pair) {
+  return decision.state == Decision::State::waiting
+             ? fmt::format("not known yet: {} of {}", decision.pairs, counted(decision.planned, pair))
+             : fmt::format("not known after {}", counted(decision.pairs, pair));
+}
+
+using Words = std::vector<std::string>;
+
+void put(Words& words, const std::string& option, std::string value) {
+  words.push_back("--" + option);
+  words.push_back(std::move(value));
+}
+
+/// The options of all commands that compute.
+void put_machine(Words& words, const train::Environment& environment) {
+  for (const nn::PluginRecord& plugin : environment.plugins) {
+    put(words, "plugin", plugin.file);
+  }
+  if (!environment.device.empty() && environment.device != "cpu") {
+    put(words, "device", environment.device.substr(0, environment.device.find_first_of(":,")));
+  }
+  if (environment.exact_convolutions.value_or(false)) {
+    put(words, "conv", "exact");
+  }
+  if (environment.threads != environment.cores) {
+    put(words, "threads", fmt::format("{}", environment.threads));  // bits depend on it
+  }
+}
+
+Words train_words(const train::Recipe& recipe, const train::Environment& environment) {
+  const train::Recipe defaults;
+  Words words{"train"};
+  for (const train::RecipeOption& option : train::recipe_options()) {
+    const std::vector<std::string> items = option.items(recipe);
+    const bool always = option.part == train::RecipePart::model;
+    if (items.empty() || (items == option.items(defaults) && !always)) {
+      continue;
+    }
+    if (option.is_switch()) {
+      words.push_back(fmt::format("--{}{}", items == Words{"true"} ? "" : "no-", option.name));
+    } else {
+      put(words, option.name, fmt::format("{}", fmt::join(items, ",")));
+    }
+  }
+  if (environment.processes > 1) {
+    put(words, "procs", fmt::format("{}", environment.processes));
+  }
+  put_machine(words, environment);
+  return words;
+}
+
+/// The name of a norm that is none of Norma's and none of the run's plug-ins': a program registered it. "" for others.
+std::string norm_of_a_program(const std::string& norm, const train::Environment& environment) {
+  const std::string name = norm.substr(0, norm.find_first_of(":/["));
+  const auto has_name = [&](const auto& known) { return known.first == name; };
+  const auto has_norm = [&](const nn::PluginRecord& plugin) { return std::ranges::count(plugin.norms, name) > 0; };
+  const bool known =
+      std::ranges::any_of(nn::built_in_norms(), has_name) || std::ranges::any_of(environment.plugins, has_norm);
+  return known ? "" : name;
+}
+
+/// One command after the other, for a shell or for Python.
+std::string text_of(const std::vector<Words>& commands, const std::string& registered) {
+  std::string text;
+  for (const Words& words : commands) {
+    if (registered.empty()) {
+      text += text.empty() ? "norma" : " && norma";
+      for (const std::string& word : words) {
+        text += " " + shell_word(word);
+      }
+    } else {  // JSON's strings are Python's
+      const std::string list = data::json_text(nlohmann::json(words));
+      text += fmt::format("{}norma.run({})", text.empty() ? "" : "; ", list.substr(1, list.size() - 2));
+    }
+  }
+  return registered.empty() ? text : fmt::format("{}  # in the Python program that registers '{}'", text, registered);
+}
 
 }  // namespace
 
+const Tuning* tuning_of(const Comparison& comparison, const Settings& settings) {
+  const auto found = std::ranges::find_if(comparison.tunings,
+                                          [&](const Tuning& one) { return same_but_seed(one.settings, settings); });
+  return found == comparison.tunings.end() ? nullptr : &*found;
+}
+
 double lr_of(const Comparison& comparison, const Settings& settings) {
-  const auto tuning = std::find_if(comparison.tunings.begin(), comparison.tunings.end(),
-                                   [&](const Tuning& other) { return same_but_seed(other.settings, settings); });
-  const Trial* best = tuning == comparison.tunings.end() ? nullptr : best_trial(*tuning);
+  const Tuning* tuning = tuning_of(comparison, settings);
+  const Trial* best = tuning == nullptr ? nullptr : best_trial(*tuning);
   return best == nullptr ? settings.lr : best->lr;
 }
 
@@ -99,13 +163,17 @@ train::Recipe recipe_of(const Comparison& comparison, const Settings& settings) 
   return recipe;
 }
 
-std::vector<Axis> varying_axes(const Comparison& comparison) {
-  std::vector<Axis> varying;
-  std::copy_if(further_axes().begin(), further_axes().end(), std::back_inserter(varying), [&](const Axis& axis) {
-    return std::any_of(comparison.cells.begin(), comparison.cells.end(),
-                       [&](const Cell& cell) { return axis.value(cell) != axis.value(comparison.cells.front()); });
+std::vector<Axis> varying_axes(const std::vector<const Comparison*>& comparisons) {
+  return filtered(further_axes(), [&](const Axis& axis) {
+    const std::string first = axis.value(comparisons.front()->cells.front());
+    return std::ranges::any_of(comparisons, [&](const Comparison* comparison) {
+      return !std::ranges::all_of(comparison->cells, [&](const Cell& cell) { return axis.value(cell) == first; });
+    });
   });
-  return varying;
+}
+
+std::vector<Axis> varying_axes(const Comparison& comparison) {
+  return varying_axes(std::vector{&comparison});
 }
 
 std::string values_of(const Comparison& comparison, std::string_view axis) {
@@ -114,10 +182,7 @@ std::string values_of(const Comparison& comparison, std::string_view axis) {
   check(found != further_axes().end(), "values_of", "axis: expected the name of one, got '{}'", axis);
   std::vector<std::string> values;
   for (const Cell& cell : comparison.cells) {
-    const std::string value = found->value(cell);
-    if (std::find(values.begin(), values.end(), value) == values.end()) {
-      values.push_back(value);
-    }
+    add_once(values, found->value(cell));
   }
   return fmt::format("{}", fmt::join(values, ", "));
 }
@@ -133,15 +198,17 @@ std::string label_of(const Comparison& comparison, const Cell& cell) {
 }
 
 std::string group_label(const Comparison& comparison, const Settings& settings) {
-  std::vector<std::string> values;
-  for (const Axis& axis : varying_axes(comparison)) {
-    const std::string value = axis.value(settings);
-    if (value.empty() || (axis.name == "lr" && settings.lr == 0)) {
-      continue;  // a timing_group() has none
-    }
-    values.push_back(fmt::format("{} {}", axis.name, value));
-  }
-  return values.empty() ? settings.model : fmt::format("{} with {}", settings.model, fmt::join(values, ", "));
+  std::vector<Axis> axes = varying_axes(comparison);
+  std::erase_if(axes, [&](const Axis& axis) {  // a timing_group() has no value there
+    return axis.value(settings).empty() || (axis.name == "lr" && settings.lr == 0);
+  });
+  return group_label(settings, axes);
+}
+
+std::string group_label(const Settings& settings, const std::vector<Axis>& axes) {
+  const auto value = [&](const Axis& axis) { return fmt::format("{} {}", axis.name, axis.value(settings)); };
+  return axes.empty() ? settings.model
+                      : fmt::format("{} with {}", settings.model, fmt::join(mapped(axes, value), ", "));
 }
 
 Settings comparison_group(Settings settings) {
@@ -153,21 +220,19 @@ Settings comparison_group(Settings settings) {
 std::vector<std::string> norms_of(const Comparison& comparison, const Settings& group) {
   std::vector<std::string> norms;
   for (const Cell& cell : comparison.cells) {
-    if (timing_group(cell) == group && std::find(norms.begin(), norms.end(), cell.norm) == norms.end()) {
-      norms.push_back(cell.norm);
+    if (timing_group(cell) == group) {
+      add_once(norms, cell.norm);
     }
   }
   return norms;
 }
 
 std::string reference_of(const std::vector<std::string>& norms) {
-  if (std::find(norms.begin(), norms.end(), "batch") != norms.end()) {
+  if (is_in(norms, "batch")) {
     return "batch";
   }
-  const auto found = std::find_if(norms.begin(), norms.end(), [](const std::string& norm) {
-    // The text is compared, since norms of a plug-in that is not loaded are unknown.
-    return norm.substr(0, norm.find('[')) == "batch";
-  });
+  // The text is compared, since norms of a plug-in that is not loaded are unknown.
+  const auto found = std::ranges::find(norms, "batch", [](const auto& norm) { return norm.substr(0, norm.find('[')); });
   return found == norms.end() ? "" : *found;
 }
 
@@ -183,20 +248,12 @@ std::string_view to_string(CellState state) {
 }
 
 std::vector<Row> summarize(const Comparison& comparison) {
-  std::vector<SeedCells> groups;
+  std::vector<std::vector<const Cell*>> groups;  // of cells that differ in the seed alone
   for (const Cell& cell : comparison.cells) {
-    const auto same = [&](const SeedCells& group) { return same_but_seed(*group.front(), cell); };
-    const auto found = std::find_if(groups.begin(), groups.end(), same);
-    if (found == groups.end()) {
-      groups.push_back({&cell});
-    } else {
-      found->push_back(&cell);
-    }
+    const auto found = std::ranges::find_if(groups, [&](const auto& one) { return same_but_seed(*one.front(), cell); });
+    (found == groups.end() ? groups.emplace_back() : *found).push_back(&cell);
   }
-  std::vector<Row> rows;
-  for (const auto& group : groups) {
-    rows.push_back(row_of(group));
-  }
+  std::vector<Row> rows = mapped(groups, row_of);
   decide_rows(comparison, rows);
   return rows;
 }
@@ -204,9 +261,8 @@ std::vector<Row> summarize(const Comparison& comparison) {
 std::vector<GroupRows> by_group(const std::vector<Row>& rows) {
   std::vector<GroupRows> groups;
   for (const Row& row : rows) {
-    const auto found = std::find_if(groups.begin(), groups.end(), [&](const GroupRows& group) {
-      return comparison_group(group.front()) == comparison_group(row);
-    });
+    const auto found = std::ranges::find(groups, comparison_group(row),
+                                         [](const GroupRows& group) { return comparison_group(group.front()); });
     (found != groups.end() ? *found : groups.emplace_back()).push_back(row);
   }
   return groups;
@@ -238,18 +294,6 @@ std::string format_count(int64_t count) {
   }
   return text;
 }
-
-namespace {
-
-/// The text for unknown figures: "not known yet: 2 of 24 rounds", "not known after 2 seeds".
-std::string not_known(const Decision& decision, std::string_view pair) {
-  return decision.state == Decision::State::waiting
-             ? fmt::format("not known yet: {} of {} {}{}", decision.pairs, decision.planned, pair,
-                           decision.planned == 1 ? "" : "s")
-             : fmt::format("not known after {} {}{}", decision.pairs, pair, decision.pairs == 1 ? "" : "s");
-}
-
-}  // namespace
 
 std::string format_tax(const std::optional<Decision>& tax) {
   if (!tax) {
@@ -368,11 +412,7 @@ std::string to_csv(const Comparison& comparison) {
 
 void write_report(const Comparison& comparison, const std::filesystem::path& folder, const train::FolderLock* lock) {
   const auto write = [&](const char* name, const std::string& text) {
-    if (lock != nullptr) {
-      lock->write_text(name, text);
-    } else {
-      train::write_text_file("compare", folder / name, text);
-    }
+    lock != nullptr ? lock->write_text(name, text) : train::write_text_file("compare", folder / name, text);
   };
   write("results.json", to_json(comparison));
   write("results.csv", to_csv(comparison));
@@ -401,6 +441,44 @@ bool best_is_at_edge(const Tuning& tuning) {
   const Trial* best = best_trial(tuning);
   return best != nullptr && tuning.trials.size() > 1 &&
          (best == &tuning.trials.front() || best == &tuning.trials.back());
+}
+
+train::Recipe source_recipe(const Comparison& comparison, const std::string& model) {
+  using Part = train::RecipePart;
+  train::Recipe recipe;
+  for (const train::RecipeOption& option : train::recipe_options()) {
+    if (option.part == Part::network || option.part == Part::data || option.part == Part::shape ||
+        option.part == Part::precision) {
+      option.give(comparison.recipe, recipe);
+    }
+  }
+  Settings settings = settings_of(recipe);
+  settings.model = model;
+  settings.norm = "batch";
+  recipe = recipe_of(recipe, settings);  // without what other families of networks have
+  recipe.norm_policy.clear();
+  recipe.norm_policy_file.clear();
+  recipe.classes = comparison.source_classes;
+  recipe.epochs = kSourceRuns * comparison.recipe.epochs;
+  recipe.images = kSourceRuns * comparison.recipe.images;
+  return recipe;
+}
+
+std::string repeat_command(const Comparison& comparison, const Cell& cell) {
+  const train::Environment& environment = comparison.environment;
+  const train::Recipe recipe = recipe_of(comparison, cell);
+  std::vector<Words> commands{train_words(recipe, environment)};
+  if (cell.option(kWeights) == kRecalibrated) {
+    put(commands.back(), "output", "run");
+    commands.push_back(
+        {"eval", "--checkpoint", "run", "--use-ema", "--recalibrate", std::to_string(kRecalibrationBatches)});
+    put_machine(commands.back(), environment);
+  }
+  if (!comparison.source_classes.empty() && !recipe.initial_checkpoint.empty()) {
+    commands.insert(commands.begin(), train_words(source_recipe(comparison, cell.model), environment));
+    put(commands.front(), "output", std::filesystem::path(recipe.initial_checkpoint).parent_path().string());
+  }
+  return text_of(commands, norm_of_a_program(recipe.norm, environment));
 }
 
 }  // namespace norma::lab

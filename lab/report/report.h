@@ -2,18 +2,19 @@
 
 #include "lab/report/settings.h"
 #include "lab/report/table.h"
-#include "lab/statistics/decision.h"
-#include "lab/statistics/mcnemar.h"
-#include "lab/statistics/scatter.h"
+#include "lab/statistics/statistics.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "lab/telemetry/telemetry.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
-#include "train/image_bits.h"
+#include "session/output.h"
+#include "train/evaluate.h"
 #include "train/recipe.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -106,13 +107,13 @@ struct SourceNetwork {
 /// The results of `norma compare`, and all that is needed to repeat it.
 struct Comparison {
   train::Recipe recipe;  ///< of all cells; a cell's settings replace what is here (recipe_of())
-  std::vector<Cell> cells;
-  int64_t timing_rounds = 0;    ///< planned for each timing_group()
-  std::vector<Timing> timings;  ///< of groups with at least one round
-  bool tune_lr = false;         ///< rates found by `tunings` replace those of the cells
-  std::vector<Tuning> tunings;  ///< the trials made so far
-  bool telemetry = true;        ///< runs have a record
-  DynamicsParts dynamics = {};  ///< the parts of HealthSample::dynamics to record
+  std::vector<Cell> cells = {};
+  int64_t timing_rounds = 0;         ///< planned for each timing_group()
+  std::vector<Timing> timings = {};  ///< of groups with at least one round
+  bool tune_lr = false;              ///< rates found by `tunings` replace those of the cells
+  std::vector<Tuning> tunings = {};  ///< the trials made so far
+  bool telemetry = true;             ///< runs have a record
+  DynamicsParts dynamics = {};       ///< the parts of HealthSample::dynamics to record
   /// The SHA-256 of the file Recipe::initial_checkpoint when the comparison began; "" without one.
   std::string initial_sha256 = {};
   /// The classes that runs start from, where there is no such file and a start (settings.h) asks for weights.
@@ -133,6 +134,8 @@ inline bool is_here(const Cell& cell) {
   return cell.state != CellState::elsewhere;
 }
 
+/// The trials for cells with these settings, whatever the seed; nullptr if there are none.
+const Tuning* tuning_of(const Comparison& comparison, const Settings& settings);
 /// The learning rate that a cell is trained with: the best of its trials if there is one, else its own.
 double lr_of(const Comparison& comparison, const Settings& settings);
 /// The whole recipe of a cell, with lr_of().
@@ -161,7 +164,7 @@ struct Row : Settings {
   Spread loss;
   std::optional<Spread> fit_loss;            ///< of Cell::fit; none if no cell has it
   Spread images_per_second;                  ///< of the tax's rounds, if there are any, else of the runs
-  bool rate_in_turns = false;                ///< true: images_per_second is of the rounds (decide_rows.h)
+  bool rate_in_turns = false;                ///< true: images_per_second is of the rounds (decisions.h)
   std::optional<Interval> rate_within = {};  ///< of images_per_second, as of the tax; none where that is not known
   std::optional<Decision> tax;               ///< share of the reference's throughput that is lost; none without rounds
   int64_t peak_bytes = 0;                    ///< the largest over the seeds
@@ -169,8 +172,21 @@ struct Row : Settings {
   int64_t parameters = 0;
 };
 
-/// The axes beside model, norm and seed that differ between cells, in the order of a table's columns.
+/// The axes beside model, norm and seed that differ between cells, of all comparisons, in the order of a table's
+/// columns.
+std::vector<Axis> varying_axes(const std::vector<const Comparison*>& comparisons);
 std::vector<Axis> varying_axes(const Comparison& comparison);
+
+/// True iff rows with equal values on one axis have equal values on the other, as when the learning rate follows the
+/// batch size.
+template <class List, class ToSettings = std::identity>
+bool follows(const Axis& other, const Axis& axis, const List& rows, ToSettings to_settings = {}) {
+  std::map<std::string, std::string> values;
+  return std::ranges::all_of(rows, [&](const auto& row) {
+    const Settings& settings = std::invoke(to_settings, row);
+    return values.try_emplace(axis.value(settings), other.value(settings)).first->second == other.value(settings);
+  });
+}
 
 /// The values of the cells on the further axis of that name: "4, 8, 16".
 std::string values_of(const Comparison& comparison, std::string_view axis);
@@ -179,6 +195,8 @@ std::string values_of(const Comparison& comparison, std::string_view axis);
 std::string label_of(const Comparison& comparison, const Cell& cell);
 /// The name of all norms and seeds of a model: "resnet18", "resnet18 with batch size 4".
 std::string group_label(const Comparison& comparison, const Settings& settings);
+/// The same with these axes.
+std::string group_label(const Settings& settings, const std::vector<Axis>& axes);
 
 /// The settings without norm and seed: norms with equal ones are compared.
 Settings comparison_group(Settings settings);
@@ -259,13 +277,13 @@ std::string format_outlook(const Outlook& outlook);
 /// A sentence or two for each comparison_group() with a known result: the norms that cost more or less than batch norm,
 /// and those that are more or less accurate.
 std::string answer_of(const Comparison& comparison);
-/// The parts of the answer: the verdict on a study's claim (claim.h), then "resnet18: …"; groups with the same answer
-/// share one.
+/// The parts of the answer: the verdict on a study's claim (decisions.h), then "resnet18: …"; groups with the same
+/// answer share one.
 std::vector<std::string> answers_of(const Comparison& comparison);
 /// What is not in answers_of(): the norms that are equal to batch norm, those that are not decided and what would
 /// decide them, whether there are too few seeds, and what one seed says; "" if there is nothing to compare.
 std::string accuracy_note(const Comparison& comparison);
-/// The differences between norms and batch norm that change along an axis (interaction.h); "" if there is none to test.
+/// The differences between norms and batch norm that change along an axis (decisions.h); "" if there is none to test.
 std::string interaction_note(const Comparison& comparison);
 /// The way the tax was measured, and its missing parts; "" without any.
 std::string tax_note(const Comparison& comparison);
@@ -275,7 +293,7 @@ std::string tuning_note(const Comparison& comparison);
 std::string alike_note(const Comparison& comparison);
 /// A warning if rounds of timing lie far apart (are_far_apart()), with their least and longest step; "" if none do.
 std::string busy_note(const Comparison& comparison);
-/// The rule by which norms differ from the reference (decision.h); "" if no norm is measured against one.
+/// The rule by which norms differ from the reference (statistics.h); "" if no norm is measured against one.
 std::string decision_note(const Comparison& comparison);
 /// The parts that are here or missing, and whether they ran on different machines; "" if it was not divided.
 std::string parts_note(const Comparison& comparison);

@@ -1,21 +1,21 @@
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
+#include "base/nearest_name.h"
 #include "base/parse_number.h"
 #include "data/json.h"
 #include "lab/report/report.h"
 #include "lab/studies/study.h"
 #include "lab/telemetry/telemetry.h"
-#include "train/ranges.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <set>
-#include <string_view>
 #include <utility>
 
 // A comparison as JSON, and back.
@@ -32,23 +32,15 @@ constexpr int64_t kVersion = 2;
 
 constexpr std::array kStates = {CellState::pending, CellState::finished, CellState::failed, CellState::interrupted,
                                 CellState::elsewhere};
+constexpr std::array kMemoryFormats = {MemoryFormat::contiguous, MemoryFormat::channels_last};
 
-CellState state_from_string(std::string_view name, std::string_view where) {
-  for (const CellState state : kStates) {
-    if (to_string(state) == name) {
-      return state;
-    }
-  }
-  fail(where, "state: expected pending, finished, failed, interrupted or elsewhere, got '{}'", excerpt(name));
-}
-
-MemoryFormat format_from_string(const std::string& name, std::string_view where) {
-  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
-    if (to_string(format) == name) {
-      return format;
-    }
-  }
-  fail(where, "memory_format: expected contiguous or channels_last, got '{}'", excerpt(name));
+/// The one of `all` that has this name.
+template <class List>
+auto value_named(std::string_view where, std::string_view field, const List& all, const std::string& name) {
+  const auto to_text = [](auto value) { return std::string(to_string(value)); };
+  const auto found = std::ranges::find(all, name, to_text);
+  check(found != all.end(), where, "{}: expected {}, got '{}'", field, or_list(mapped(all, to_text)), excerpt(name));
+  return *found;
 }
 
 /// The settings of a timing_group().
@@ -91,19 +83,11 @@ void read_group(const nlohmann::json& json, const std::string& where, int64_t ve
   }
   settings.batch_size = data::json_field<int64_t>(where, json, "batch_size");
   settings.precision = data::json_field<std::string>(where, json, "precision");
-  settings.format = format_from_string(data::json_field<std::string>(where, json, "memory_format"), where);
+  settings.format =
+      value_named(where, "memory_format", kMemoryFormats, data::json_field<std::string>(where, json, "memory_format"));
   settings.dataset = data::json_field<std::string>(where, json, "dataset");
   check_range(where, "batch_size", settings.batch_size, train::ranges::kBatchSize);
   read_options(json, where, settings);
-}
-
-template <class T, class F>
-Json list_of(const std::vector<T>& values, const F& to) {
-  Json list = Json::array();
-  for (const T& value : values) {
-    list.push_back(to(value));
-  }
-  return list;
 }
 
 /// Reads a field that may be missing.
@@ -188,7 +172,7 @@ Json cell_to_json(const Cell& cell) {
 
 Json tuning_to_json(const Tuning& tuning) {
   Json json = settings_to_json(tuning.settings);
-  json["trials"] = list_of(tuning.trials, [](const Trial& trial) {
+  json["trials"] = mapped(tuning.trials, [](const Trial& trial) {
     Json one = {{"lr", trial.lr}};
     one[trial.loss ? "loss" : "reason"] = trial.loss ? Json(*trial.loss) : Json(trial.reason);
     return one;
@@ -265,7 +249,7 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
   Cell cell;
   static_cast<Settings&>(cell) = defaults;
   read_settings(json, where, version, cell);
-  cell.state = state_from_string(data::json_field<std::string>(where, json, "state"), where);
+  cell.state = value_named(where, "state", kStates, data::json_field<std::string>(where, json, "state"));
   read_if_there(json, where, "reason", cell.reason);
   if (cell.state == CellState::finished) {
     cell.accuracy = data::json_field<double>(where, json, "accuracy");
@@ -373,11 +357,10 @@ void read_parts(const nlohmann::json& json, const std::string& where, Comparison
 
 /// Comparison::source_classes and Comparison::sources.
 Json source_to_json(const Comparison& comparison) {
-  Json networks = Json::array();
-  for (const SourceNetwork& source : comparison.sources) {
-    networks.push_back({{"model", source.model}, {"accuracy", source.accuracy}, {"sha256", source.sha256}});
-  }
-  return {{"classes", comparison.source_classes}, {"networks", std::move(networks)}};
+  return {{"classes", comparison.source_classes},
+          {"networks", mapped(comparison.sources, [](const SourceNetwork& one) {
+             return Json{{"model", one.model}, {"accuracy", one.accuracy}, {"sha256", one.sha256}};
+           })}};
 }
 
 void read_source(const nlohmann::json& json, const std::string& where, Comparison& comparison) {
@@ -390,8 +373,7 @@ void read_source(const nlohmann::json& json, const std::string& where, Compariso
     const SourceNetwork source{.model = data::json_field<std::string>(place, one, "model"),
                                .accuracy = data::json_field<double>(place, one, "accuracy"),
                                .sha256 = data::json_field<std::string>(place, one, "sha256")};
-    check(source.accuracy >= 0 && source.accuracy <= 1, place, "accuracy: expected a number from 0 to 1, got {}",
-          source.accuracy);
+    check_accuracy(source.accuracy, place);
     comparison.sources.push_back(source);
   }
 }
@@ -415,39 +397,30 @@ std::string to_json(const Comparison& comparison) {
                {"command", comparison.command},
                {"environment", Json::parse(train::to_json(comparison.environment))},
                {"recipe", Json::parse(train::to_json(comparison.recipe))}};
-  json["cells"] = list_of(comparison.cells, cell_to_json);
+  json["cells"] = mapped(comparison.cells, cell_to_json);
   if (comparison.timing_rounds > 0) {
     json["timing_rounds"] = comparison.timing_rounds;
-    json["timings"] = list_of(comparison.timings, timing_to_json);
+    json["timings"] = mapped(comparison.timings, timing_to_json);
   }
   if (comparison.tune_lr) {
-    json["tunings"] = list_of(comparison.tunings, tuning_to_json);
+    json["tunings"] = mapped(comparison.tunings, tuning_to_json);
   }
   if (comparison.part_count > 0) {
     json["part_count"] = comparison.part_count;
-    json["parts"] = list_of(comparison.parts, origin_to_json);
+    json["parts"] = mapped(comparison.parts, origin_to_json);
   }
-  if (!comparison.telemetry) {
-    json["telemetry"] = false;
-  }
-  if (comparison.dynamics.any()) {
-    json["dynamics"] = to_string(comparison.dynamics);
-  }
-  if (!comparison.study.empty()) {
-    json["study"] = comparison.study;
-  }
-  if (!comparison.study_text.empty()) {
-    json["study_text"] = comparison.study_text;
-  }
-  if (comparison.budget > 0) {
-    json["budget"] = comparison.budget;
-  }
-  if (!comparison.initial_sha256.empty()) {
-    json["initial_checkpoint_sha256"] = comparison.initial_sha256;
-  }
-  if (!comparison.source_classes.empty()) {
-    json["source"] = source_to_json(comparison);
-  }
+  const auto put = [&](const char* name, const auto& value, bool is_there) {
+    if (is_there) {
+      json[name] = value;
+    }
+  };
+  put("telemetry", false, !comparison.telemetry);
+  put("dynamics", to_string(comparison.dynamics), comparison.dynamics.any());
+  put("study", comparison.study, !comparison.study.empty());
+  put("study_text", comparison.study_text, !comparison.study_text.empty());
+  put("budget", comparison.budget, comparison.budget > 0);
+  put("initial_checkpoint_sha256", comparison.initial_sha256, !comparison.initial_sha256.empty());
+  put("source", source_to_json(comparison), !comparison.source_classes.empty());
   return with_telemetry(data::json_text(json, 1) + "\n", comparison.cells);
 }
 

@@ -2,16 +2,15 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "models/registry.h"
 #include "session/run_folder.h"
-#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
-#include <vector>
+#include <array>
 
 namespace norma::lab {
 
@@ -24,6 +23,18 @@ Settings settings_of(const train::Recipe& recipe) {
           .precision = recipe.precision,
           .format = recipe.channels_last ? MemoryFormat::channels_last : MemoryFormat::contiguous,
           .dataset = recipe.dataset};
+}
+
+const std::vector<FamilyOption>& family_options() {
+  static const std::vector<FamilyOption> options =
+      mapped(std::array{"small-stem", "zero-init-last", "patch-size", "layer-scale", "global-pool", "qk-norm",
+                        "qkv-bias", "pos-drop", "norm-placement"},
+             [](std::string name) {
+               const train::RecipeOption& option = train::recipe_option(name);
+               std::ranges::replace(name, '-', '_');
+               return FamilyOption{&option, name};
+             });
+  return options;
 }
 
 train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
@@ -47,24 +58,13 @@ train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {
   if (recipe.dataset == "shapes") {
     recipe.data_dir.clear();
   }
-  const std::vector<std::string> known = models::model_names();
-  if (std::find(known.begin(), known.end(), models::network_of(settings.model)) == known.end()) {
+  if (!is_in(models::model_names(), models::network_of(settings.model))) {
     return recipe;  // the value is of a program that had registered more
   }
-  const auto takes = [&](std::string_view option) { return models::model_takes(settings.model, option); };
-  recipe.small_stem = recipe.small_stem && takes("small_stem");
-  recipe.zero_init_last = recipe.zero_init_last && takes("zero_init_last");
-  if (!takes("patch_size")) {
-    recipe.patch_size.reset();
-  }
-  if (!takes("layer_scale")) {
-    recipe.layer_scale.reset();
-  }
-  if (!takes("global_pool")) {
-    recipe.global_pool.clear();
-  }
-  if (!takes("qk_norm")) {
-    recipe.qk_norm.clear();
+  for (const FamilyOption& one : family_options()) {
+    if (!models::model_takes(settings.model, one.key)) {
+      one.option->give({}, recipe);
+    }
   }
   return recipe;
 }
@@ -85,12 +85,23 @@ const std::vector<OptionAxis>& option_axes() {
   static const std::vector<OptionAxis> axes = {
       {.option = "opt", .flag = "optimizers", .changes_work = true},
       {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
+      {.option = "qk-norm", .flag = "qk-norms", .changes_work = true},
+      {.option = "norm-placement", .flag = "norm-placements", .changes_work = true},
       {.option = "train-images", .flag = "train-images", .changes_work = false},
-      {.option = kWeights, .flag = kWeights, .changes_work = false, .words = {"last", "ema", kRecalibrated}},
+      {.option = kWeights,
+       .flag = kWeights,
+       .changes_work = false,
+       .words = {"last", "ema", kRecalibrated},
+       .heading = "Optimization",
+       .help = "weights that are tested: the last ones, their moving average with that of batch norm's statistics, or "
+               "with statistics that are made anew for it"},
       {.option = kStart,
        .flag = "starts",
        .changes_work = false,
-       .words = {kScratch, "keep", "frozen", "fold", "calibrate"}}};
+       .words = {kScratch, "keep", "frozen", "fold", "calibrate"},
+       .heading = "Weights at the start",
+       .help = "where runs start: from random weights, or from those of --initial-checkpoint or of a run on the other "
+               "classes beside --classes: norms kept, kept with frozen statistics, or converted (docs/finetune.md)"}};
   return axes;
 }
 
@@ -149,6 +160,8 @@ const std::vector<Axis>& further_axes() {
       {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }},
       {.name = "optimizer", .value = [](const Settings& s) { return s.option("opt"); }},
       {.name = "weight decay", .value = [](const Settings& s) { return s.option("weight-decay"); }},
+      {.name = "QK-norm", .value = [](const Settings& s) { return s.option("qk-norm"); }},
+      {.name = "norm placement", .value = [](const Settings& s) { return s.option("norm-placement"); }},
       {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }},
       {.name = kWeights, .value = [](const Settings& s) { return s.option(kWeights); }},
       {.name = kStart, .value = [](const Settings& s) { return s.option(kStart); }}};

@@ -2,6 +2,7 @@
 
 #include "core/memory_format.h"
 #include "train/recipe.h"
+#include "train/recipe_option.h"
 
 #include <cstdint>
 #include <map>
@@ -38,6 +39,13 @@ struct Settings {
 /// The settings in a recipe.
 Settings settings_of(const train::Recipe& recipe);
 
+/// An option that some families of networks alone have: --patch-size.
+struct FamilyOption {
+  const train::RecipeOption* option;
+  std::string key;  ///< for models::model_takes()
+};
+const std::vector<FamilyOption>& family_options();
+
 /// `common` with these settings. It leaves out options of the other family of networks, a cast policy if the precision
 /// has none, and the data's folder if the dataset is generated.
 train::Recipe recipe_of(const train::Recipe& common, const Settings& settings);
@@ -55,13 +63,16 @@ struct Axis {
 /// An axis whose values are those of an option of the recipe, or of one that comparisons alone have. A comparison may
 /// have it or not.
 struct OptionAxis {
-  const char* option;                   ///< "opt"
-  const char* flag;                     ///< its name on the command line, beside the option's: "optimizers"
-  bool changes_work;                    ///< a step takes another time with another value
-  std::vector<std::string> words = {};  ///< of an axis that comparisons alone have; empty: an option of the recipe
+  const char* option;  ///< "opt"
+  const char* flag;    ///< its name on the command line, beside the option's: "optimizers"
+  bool changes_work;   ///< a step takes another time with another value
+  // Of an axis that comparisons alone have:
+  std::vector<std::string> words = {};  ///< empty: an option of the recipe
+  const char* heading = "";             ///< in --help
+  const char* help = "";
 };
-/// The optimizer, the weight decay and the number of training images; and of comparisons alone the weights that are
-/// tested, and those that a run starts from.
+/// The optimizer, the weight decay, QK-norm, the place of norms and the number of training images; and of comparisons
+/// alone the weights that are tested, and those that a run starts from.
 const std::vector<OptionAxis>& option_axes();
 
 /// The axis of the weights that a run starts from: random ones ("scratch"), or those of another run, with their norms

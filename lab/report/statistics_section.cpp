@@ -1,29 +1,76 @@
-#include "lab/report/decide_rows.h"
-#include "lab/report/interaction.h"
+#include "base/lists.h"
+#include "lab/report/decisions.h"
 #include "lab/report/page.h"
-#include "lab/report/paired.h"
+#include "lab/report/section.h"
 #include "lab/report/table.h"
-#include "lab/statistics/bootstrap.h"
-#include "lab/statistics/mcnemar.h"
-#include "lab/statistics/robust.h"
+#include "lab/statistics/statistics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include <iterator>
 
 // The statistics of each norm beside its reference (docs/statistics.md).
 
 namespace norma::lab {
 
 namespace {
+
+/// Rows by their values on the axes: the models and those that vary.
+class Grid {
+ public:
+  Grid(const Comparison& comparison, const std::vector<Row>& rows) : rows_(rows) {
+    axes_ = {{.name = "model", .value = [](const Settings& settings) { return settings.model; }}};
+    std::ranges::copy(varying_axes(comparison), std::back_inserter(axes_));
+    for (const Axis& axis : axes_) {
+      followed_by_.push_back(mapped(axes_, [&](const Axis& other) { return follows(other, axis, rows_); }));
+    }
+  }
+
+  [[nodiscard]] size_t axes() const { return axes_.size(); }
+  /// True iff an axis has several values, and does more than follow an earlier one.
+  [[nodiscard]] bool leads(size_t axis) const {
+    bool leads = std::ranges::any_of(rows_, [&](const Row& row) { return value(row, axis) != value(rows_[0], axis); });
+    for (size_t other = 0; other < axis; ++other) {
+      leads = leads && !(followed_by_[axis][other] && followed_by_[other][axis]);
+    }
+    return leads;
+  }
+  [[nodiscard]] std::string name(size_t axis) const { return std::string(axes_[axis].name); }
+  [[nodiscard]] std::string value(const Row& row, size_t axis) const { return axes_[axis].value(row); }
+
+  /// The first row from which a norm's row differs by the axis alone, and by what follows the axis.
+  [[nodiscard]] size_t base_of(size_t row, size_t axis) const {
+    for (size_t other = 0; other < row; ++other) {
+      bool same = rows_[other].norm == rows_[row].norm && rows_[other].reference == rows_[row].reference;
+      for (size_t one = 0; one < axes_.size() && same; ++one) {
+        same = followed_by_[axis][one] || value(rows_[other], one) == value(rows_[row], one);
+      }
+      if (same) {
+        return other;
+      }
+    }
+    return row;
+  }
+
+  /// All that varies beside an axis, in words.
+  [[nodiscard]] std::string place_of(const Row& row, size_t axis) const {
+    std::vector<std::string> parts;
+    for (size_t one = 0; one < axes_.size(); ++one) {
+      if (one == 0 ? axis != 0 : !followed_by_[axis][one]) {
+        parts.push_back(one == 0 ? row.model : fmt::format("{} {}", axes_[one].name, value(row, one)));
+      }
+    }
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+ private:
+  const std::vector<Row>& rows_;
+  std::vector<Axis> axes_;
+  std::vector<std::vector<bool>> followed_by_;  // of each axis, by each
+};
 
 constexpr double kPoints = 100;
 constexpr std::string_view kNone = "–";
@@ -68,11 +115,7 @@ int64_t resamples_for(double level) {
 }
 
 std::vector<double> accuracies(const std::vector<PairedRun>& runs, const Cell* PairedRun::*which) {
-  std::vector<double> values;
-  for (const PairedRun& run : runs) {
-    values.push_back(kPoints * (run.*which)->accuracy);
-  }
-  return values;
+  return mapped(runs, [&](const PairedRun& run) { return kPoints * (run.*which)->accuracy; });
 }
 
 /// The numbers of tests by which levels are divided.
@@ -129,6 +172,73 @@ void put_row(Table& table, const Comparison& comparison, const Row& row, const s
 
 }  // namespace
 
+std::vector<Interaction> interactions_of(const Comparison& comparison) {
+  std::vector<Row> rows = summarize(comparison);
+  std::erase_if(rows, [](const Row& row) { return !row.accuracy_difference; });
+  if (rows.empty()) {
+    return {};
+  }
+  const Grid grid(comparison, rows);
+  std::vector<std::pair<const Row*, const Row*>> pairs;  // of each interaction
+  std::vector<Interaction> interactions;
+  for (size_t axis = 0; axis < grid.axes(); ++axis) {
+    for (size_t row = 0; grid.leads(axis) && row < rows.size(); ++row) {
+      if (const size_t base = grid.base_of(row, axis); base != row) {
+        pairs.emplace_back(&rows[base], &rows[row]);
+        interactions.push_back({.norm = train::norm_label(rows[row].norm, comparison.recipe),
+                                .axis = grid.name(axis),
+                                .from = grid.value(rows[base], axis),
+                                .to = grid.value(rows[row], axis),
+                                .place = grid.place_of(rows[row], axis)});
+      }
+    }
+  }
+  const auto tests = static_cast<int64_t>(interactions.size());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const PairedRuns from = paired_runs(comparison, *pairs[i].first);
+    const PairedRuns to = paired_runs(comparison, *pairs[i].second);
+    Decision& decision = interactions[i].decision;
+    if (!from.waiting && !to.waiting) {
+      decision = decide_by_mean(scatter_between(from.runs, to.runs), tests);
+    }
+    decision.planned = std::min(from.planned, to.planned);
+  }
+  return interactions;
+}
+
+Table interaction_table(const Comparison& comparison) {
+  Table table{.heads = {"axis", "from", "to", "norm", "in", "change of the difference, points"}, .words = 5};
+  for (const Interaction& one : interactions_of(comparison)) {
+    if (one.decision.state != Decision::State::waiting) {
+      table.add(one.axis, one.from, one.to, one.norm, one.place, format_difference(one.decision));
+    }
+  }
+  return table;
+}
+
+std::string interaction_note(const Comparison& comparison) {
+  std::vector<std::string> found;
+  int64_t none = 0;
+  const std::vector<Interaction> all = interactions_of(comparison);
+  for (const Interaction& one : all) {
+    const Decision& decision = one.decision;
+    if (decision.found()) {
+      const bool gains = decision.difference > 0;
+      const double low = gains ? decision.low : -decision.high;
+      const double high = gains ? decision.high : -decision.low;
+      found.push_back(fmt::format("from {} {} to {}, {} {} {:.1f} points ({:.1f} to {:.1f}) {} batch norm{}", one.axis,
+                                  one.from, one.to, one.norm, gains ? "gains" : "loses", std::abs(decision.difference),
+                                  low, high, gains ? "on" : "to", one.place.empty() ? "" : " in " + one.place));
+    }
+    none += decision.state == Decision::State::none_found ? 1 : 0;
+  }
+  if (found.empty()) {
+    return none == 0 ? "" : text_of("no-interaction", counted(std::ssize(all), "test"));
+  }
+  return fmt::format("Interactions: {}. {} of {} tests found one; the section Statistics of the report has all.",
+                     first_four(found), found.size(), all.size());
+}
+
 Table statistics_table(const Comparison& comparison) {
   Table table{.heads = {"network", "norm", "pairs", "difference, points", "bootstrap", "error by seeds",
                         "error by images", "networks that differ", "correlation of pairs",
@@ -139,9 +249,7 @@ Table statistics_table(const Comparison& comparison) {
     if (row.reference.empty()) {
       continue;
     }
-    Settings reference = row;
-    reference.norm = row.reference;
-    const PairedRuns pairs = paired_runs(comparison, row, reference);
+    const PairedRuns pairs = paired_runs(comparison, row);
     if (!pairs.waiting && !pairs.runs.empty()) {
       put_row(table, comparison, row, pairs.runs, tests);
     }
@@ -150,7 +258,7 @@ Table statistics_table(const Comparison& comparison) {
 }
 
 Section statistics_section(const Page& page) {
-  Section section{.id = "statistics", .menu = "Statistics", .title = "Statistics"};
+  Section section = section_called("statistics");
   for (const NamedComparison& source : page.sources) {
     const std::string name = source.name.empty() ? "" : source.name + ": ";
     if (Table table = statistics_table(*source.comparison); !table.rows.empty()) {
@@ -164,13 +272,7 @@ Section statistics_section(const Page& page) {
     }
   }
   if (!section.blocks.empty()) {
-    section.blocks.emplace_back(Note{
-        "The interval that decides covers other seeds and other test images; the two errors are its parts. Every p and "
-        "every interval is corrected for its number of tests (Bonferroni). The bootstrap draws seeds and images anew, "
-        "from five seeds on. Two networks of one seed differ where McNemar's exact test says so (one pair: images "
-        "right "
-        "only here : only with batch norm). IQM: the mean of the middle half. P(better): how often a run of this norm "
-        "beats one of batch norm."});
+    section.blocks.emplace_back(Note{text_of("statistics")});
   }
   return section;
 }

@@ -85,4 +85,15 @@ std::string listed(const std::vector<std::string>& items) {
   return text;
 }
 
+std::string first_four(const std::vector<std::string>& items) {
+  constexpr size_t kMost = 4;
+  const size_t shown = std::min(items.size(), kMost);
+  return fmt::format("{}{}", fmt::join(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
+                     shown < items.size() ? fmt::format("; and {} more", items.size() - shown) : "");
+}
+
+std::string counted(int64_t count, std::string_view one) {
+  return fmt::format("{} {}{}", count, one, count == 1 ? "" : "s");
+}
+
 }  // namespace norma::lab

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,5 +47,9 @@ std::string format_percent(double share);
 
 /// "a", "a and b", "a, b and c"
 std::string listed(const std::vector<std::string>& items);
+/// "a; b"; of more than four "a; b; c; d; and 3 more"
+std::string first_four(const std::vector<std::string>& items);
+/// "1 run", "3 runs"
+std::string counted(int64_t count, std::string_view one);
 
 }  // namespace norma::lab

@@ -1,6 +1,8 @@
 #include "lab/report/page.h"
 
-#include "lab/report/decide_rows.h"
+#include "base/lists.h"
+#include "lab/report/decisions.h"
+#include "lab/report/table.h"
 #include "lab/telemetry/summary.h"
 #include "train/recipe.h"
 
@@ -9,6 +11,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -58,7 +63,7 @@ StepTime in_seconds(StepTime time, std::optional<double> seconds) {
 }
 
 Section times(const std::vector<NamedTelemetry>& runs) {
-  Section section{.id = "step", .menu = "Step time", .title = "Where the step's time goes"};
+  Section section = section_called("step");
   bool scaled = false;
   Table table{.heads = {"network", "norm", "step ms", "forward", "backward", "optimizer", "norms", "convolutions",
                         "products", "rest", "rate of steps, % of the median", "kept for backward", "by norms"},
@@ -88,23 +93,14 @@ Section times(const std::vector<NamedTelemetry>& runs) {
             format_bytes(run.telemetry->saved_bytes()), format_bytes(saved_bytes(*run.telemetry, LayerKind::norm)));
   }
   if (!table.rows.empty()) {
-    section.blocks = {
-        CaptionedTable{"Milliseconds of a training step, and their share of it", std::move(table)},
-        Note{fmt::format(
-            "Of the middle one of some steps of each run, without waiting for its batch, in milliseconds. {}Norms, "
-            "convolutions, products and the rest are forward and backward together; a relu that a norm's op adds "
-            "counts "
-            "as norm. What is kept for backward counts once, for the first layer that keeps it.",
-            scaled
-                ? "Runs met different moments of the machine, so each step is scaled to the time that the images per "
-                  "second of the results say; its shares are the run's own. "
-                : "")}};
+    section.blocks = {CaptionedTable{"Milliseconds of a training step, and their share of it", std::move(table)},
+                      Note{text_of("step", scaled ? text_of("scaled-step") : "")}};
   }
   return section;
 }
 
 Section ledgers(const std::vector<NamedTelemetry>& runs) {
-  Section section{.id = "ledger", .menu = "Implicit copies", .title = "Implicit copies"};
+  Section section = section_called("ledger");
   Table table{.heads = {"network", "norm", "layer", "op", "pass", "from", "to", "copies", "moved per step"},
               .words = 7};
   size_t known = 0;
@@ -151,7 +147,7 @@ void add_health(Table& table, const LayerHealth& layer) {
 }
 
 Section health(const std::vector<NamedTelemetry>& runs) {
-  Section section{.id = "health", .menu = "Layers", .title = "Numbers in the layers"};
+  Section section = section_called("health");
   Table table{.heads = {"network", "norm", "not finite", "largest |output|", "largest |gradient|",
                         "least gradient deviation", "dead channels", "least γ", "largest γ", "largest batch norm gap"},
               .words = 2};
@@ -186,11 +182,243 @@ Section health(const std::vector<NamedTelemetry>& runs) {
              .blocks = {CaptionedTable{fmt::format("Layers of {} {}", run.group, run.label), std::move(layers)}},
              .on_page_only = true});
   }
-  section.blocks.emplace_back(Note{
-      "Outputs are those of the layer with the activation that its op adds. A channel is dead when it is 0 for a whole "
-      "batch. The gap of a batch norm is how far the means of a batch lie from the running ones, in running standard "
-      "deviations. results.json has all layers of all runs."});
+  section.blocks.emplace_back(Note{text_of("health")});
   return section;
+}
+
+// Limits for a page of many runs.
+constexpr size_t kMostGroups = 12;
+constexpr size_t kMostCurves = 8;  ///< in a chart: more cannot be told apart
+constexpr size_t kOpenFigures = 6;
+
+/// A chart of one group: its words, and the curve of a run.
+struct Drawing {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  std::function<Series(const NamedTelemetry&)> curve;
+};
+
+/// The samples of a run that have dynamics, with their steps.
+std::vector<const HealthSample*> samples_of(const NamedTelemetry& run) {
+  std::vector<const HealthSample*> samples;
+  for (const HealthSample& sample : run.telemetry->health) {
+    if (sample.dynamics) {
+      samples.push_back(&sample);
+    }
+  }
+  return samples;
+}
+
+/// The heads of the last sample that has some; null: none has.
+const std::vector<AttentionHead>* last_heads(const NamedTelemetry& run) {
+  const std::vector<HealthSample>& samples = run.telemetry->health;
+  const auto last = std::ranges::find_if(samples.rbegin(), samples.rend(),
+                                         [](const HealthSample& sample) { return !sample.attention.empty(); });
+  return last == samples.rend() ? nullptr : &last->attention;
+}
+
+double log_of(double value) {
+  return value > 0 ? std::log10(value) : NAN;
+}
+
+/// A figure of each layer that has it, in the first or the last sample. `multiply`: of convolutions and products alone.
+Drawing by_depth(std::string title, std::string y_label, bool last, bool multiply, double (*value)(double),
+                 double LayerDynamics::*figure) {
+  const auto curve = [=](const NamedTelemetry& run) {
+    Series series;
+    const std::vector<const HealthSample*> samples = samples_of(run);
+    if (samples.empty()) {
+      return series;
+    }
+    for (const LayerDynamics& layer : (last ? samples.back() : samples.front())->dynamics->layers) {
+      const bool counts = !multiply || layer.kind == LayerKind::convolution || layer.kind == LayerKind::linear;
+      if (counts && !std::isnan(layer.*figure)) {
+        series.x.push_back(static_cast<double>(series.x.size() + 1));
+        series.y.push_back(value(layer.*figure));
+      }
+    }
+    return series;
+  };
+  return {
+      .title = std::move(title), .x_label = "layer, from the input on", .y_label = std::move(y_label), .curve = curve};
+}
+
+/// A figure of each sample that has it.
+Drawing over_steps(std::string title, std::string y_label, std::function<double(const DynamicsSample&)> value) {
+  const auto curve = [value = std::move(value)](const NamedTelemetry& run) {
+    Series series;
+    for (const HealthSample* sample : samples_of(run)) {
+      if (const double y = value(*sample->dynamics); !std::isnan(y)) {
+        series.x.push_back(static_cast<double>(sample->step - 1));
+        series.y.push_back(y);
+      }
+    }
+    return series;
+  };
+  return {.title = std::move(title), .x_label = "updates before", .y_label = std::move(y_label), .curve = curve};
+}
+
+/// The middle of a figure over the weights whose scale has no effect; NaN if there are none.
+double median_of_invariant(const DynamicsSample& sample, double LayerDynamics::*figure) {
+  std::vector<double> values;
+  for (const LayerDynamics& layer : sample.layers) {
+    if (!std::isnan(layer.effective_lr)) {
+      values.push_back(layer.*figure);
+    }
+  }
+  if (values.empty()) {
+    return NAN;
+  }
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+std::vector<Drawing> drawings() {
+  const auto share = [](double value) { return 100 * value; };
+  return {
+      by_depth("gradient norm before the first update", "log₁₀ of the norm", /* last= */ false, /* multiply= */ true,
+               log_of, &LayerDynamics::gradient_norm),
+      by_depth("gradient norm at the end", "log₁₀ of the norm", /* last= */ true, /* multiply= */ true, log_of,
+               &LayerDynamics::gradient_norm),
+      over_steps("norm of scale-invariant weights", "norm, the middle weight",
+                 [](const DynamicsSample& sample) { return median_of_invariant(sample, &LayerDynamics::weight_norm); }),
+      over_steps("effective learning rate", "log₁₀ of lr / norm², the middle weight",
+                 [](const DynamicsSample& sample) {
+                   return log_of(median_of_invariant(sample, &LayerDynamics::effective_lr));
+                 }),
+      by_depth("saturation before the first update", "% of inputs", /* last= */ false, /* multiply= */ false, share,
+               &LayerDynamics::saturation),
+      by_depth("saturation at the end", "% of inputs", /* last= */ true, /* multiply= */ false, share,
+               &LayerDynamics::saturation),
+      over_steps("sharpness", "largest eigenvalue",
+                 [](const DynamicsSample& sample) { return sample.sharpness ? sample.sharpness->value : NAN; })};
+}
+
+/// The heads of the last sample that has some; each layer begins at a whole number.
+Drawing by_head(std::string title, std::string y_label, double AttentionHead::*figure) {
+  const auto curve = [figure](const NamedTelemetry& run) {
+    Series series;
+    const std::vector<AttentionHead>* heads = last_heads(run);
+    double layer = 0;
+    for (size_t i = 0; heads != nullptr && i < heads->size(); ++i) {
+      const AttentionHead& one = (*heads)[i];
+      layer += one.head == 0 ? 1 : 0;
+      const auto of_layer = std::ranges::count((*heads), one.layer, &AttentionHead::layer);
+      series.x.push_back(layer + static_cast<double>(one.head) / static_cast<double>(of_layer));
+      series.y.push_back(one.*figure);
+    }
+    return series;
+  };
+  return {.title = std::move(title),
+          .x_label = "layer, and in it the heads",
+          .y_label = std::move(y_label),
+          .curve = curve};
+}
+
+std::vector<Drawing> attention_drawings() {
+  const auto largest = [](const NamedTelemetry& run) {
+    Series series;
+    for (const HealthSample& sample : run.telemetry->health) {
+      if (!sample.attention.empty()) {
+        series.x.push_back(static_cast<double>(sample.step - 1));
+        series.y.push_back(std::ranges::max(sample.attention, {}, &AttentionHead::largest_logit).largest_logit);
+      }
+    }
+    return series;
+  };
+  return {by_head("largest logit of each head at the end", "q · k, scaled", &AttentionHead::largest_logit),
+          by_head("entropy of each head at the end", "nats", &AttentionHead::entropy),
+          {.title = "largest logit of all heads",
+           .x_label = "updates before",
+           .y_label = "q · k, scaled",
+           .curve = largest}};
+}
+
+std::vector<Figure> charts_of(const std::vector<const NamedTelemetry*>& runs, size_t group, std::string_view section,
+                              const std::vector<Drawing>& drawings) {
+  std::vector<Figure> charts;
+  for (const Drawing& drawing : drawings) {
+    const std::string title = fmt::format("{}: {}", runs.front()->group, drawing.title);
+    LineChart chart{.id = fmt::format("{}-{}-{}", section, group + 1, charts.size() + 1),
+                    .title = title,
+                    .description = "A curve for each norm:",
+                    .x_label = drawing.x_label,
+                    .y_label = drawing.y_label,
+                    .series = {}};
+    size_t left_out = 0;
+    for (const NamedTelemetry* run : runs) {
+      Series series = drawing.curve(*run);
+      if (series.x.empty()) {
+        continue;
+      }
+      if (chart.series.size() == kMostCurves) {
+        ++left_out;
+        continue;
+      }
+      series.name = run->label;
+      series.style = run->style;
+      chart.description += fmt::format(" {} from {:.3g} to {:.3g};", run->label, series.y.front(), series.y.back());
+      chart.series.push_back(std::move(series));
+    }
+    chart.description.back() = '.';
+    if (!chart.series.empty()) {
+      charts.push_back({.title = title,
+                        .note = left_out > 0 ? fmt::format("{} more are in results.json.", left_out) : "",
+                        .chart = std::move(chart)});
+    }
+  }
+  return charts;
+}
+
+/// The charts of all groups with a run that is `wanted`.
+Figures figures_of(const std::vector<NamedTelemetry>& runs, std::string_view section,
+                   const std::vector<Drawing>& drawings, bool (*wanted)(const NamedTelemetry& run)) {
+  std::vector<std::pair<std::string, std::vector<const NamedTelemetry*>>> groups;
+  for (const NamedTelemetry& run : runs) {
+    if (!wanted(run)) {
+      continue;
+    }
+    if (is_in(groups, run.group, [](const auto& group) { return group.first; }) || groups.size() < kMostGroups) {
+      entry_of(groups, run.group).push_back(&run);
+    }
+  }
+  Figures charts{.figures = {}, .open = kOpenFigures};
+  for (size_t i = 0; i < groups.size(); ++i) {
+    std::ranges::move(charts_of(groups[i].second, i, section, drawings), std::back_inserter(charts.figures));
+  }
+  return charts;
+}
+
+Table cost_of_sharpness(const std::vector<NamedTelemetry>& runs) {
+  Table table{.heads = {"network", "norm", "updates before", "sharpness", "last change", "products", "seconds"},
+              .words = 2};
+  for (const NamedTelemetry& run : runs) {
+    for (const HealthSample* sample : samples_of(run)) {
+      if (const auto& found = sample->dynamics->sharpness) {
+        table.add(run.group, run.label, sample->step - 1,
+                  found->problem.empty() ? fmt::format("{:.4g}", found->value) : found->problem,
+                  std::isnan(found->change) ? "–" : fmt::format("{:.2g} %", 100 * found->change), found->products,
+                  fmt::format("{:.1f}", found->seconds));
+      }
+    }
+  }
+  return table;
+}
+
+/// What was asked for and is not in the charts, and in which networks.
+std::vector<Block> missing_parts(const std::vector<NamedTelemetry>& runs) {
+  std::map<std::string, std::string> labels;
+  for (const NamedTelemetry& run : runs) {
+    for (const std::string& text : missing_dynamics(*run.telemetry, run.dynamics)) {
+      labels[text] += fmt::format("{}{} with {}", labels[text].empty() ? "" : ", ", run.group, run.label);
+    }
+  }
+  std::vector<Block> notes;
+  for (const auto& [text, networks] : labels) {
+    notes.emplace_back(Note{fmt::format("{}: {}.", networks, text)});
+  }
+  return notes;
 }
 
 }  // namespace
@@ -230,7 +458,38 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
 }
 
 std::vector<Section> telemetry_sections(const std::vector<NamedTelemetry>& runs) {
-  return {times(runs), ledgers(runs), health(runs), dynamics_section(runs)};
+  return {times(runs), ledgers(runs), health(runs), attention_section(runs), dynamics_section(runs)};
+}
+
+Section dynamics_section(const std::vector<NamedTelemetry>& runs) {
+  Figures charts =
+      figures_of(runs, "dynamics", drawings(), [](const NamedTelemetry& run) { return !samples_of(run).empty(); });
+  Section section = section_called("dynamics");
+  std::vector<Block> missing = missing_parts(runs);
+  if (charts.figures.empty() && missing.empty()) {
+    return section;
+  }
+  section.blocks.emplace_back(std::move(charts));
+  if (Table cost = cost_of_sharpness(runs); !cost.rows.empty()) {
+    section.blocks.emplace_back(
+        Fold{.summary = "What the sharpness cost",
+             .blocks = {CaptionedTable{"Each power iteration, its end and its cost", std::move(cost)}},
+             .on_page_only = true});
+  }
+  std::ranges::move(missing, std::back_inserter(section.blocks));
+  section.blocks.emplace_back(Note{text_of("dynamics")});
+  return section;
+}
+
+Section attention_section(const std::vector<NamedTelemetry>& runs) {
+  Section section = section_called("attention");
+  Figures charts = figures_of(runs, "attention", attention_drawings(),
+                              [](const NamedTelemetry& run) { return last_heads(run) != nullptr; });
+  if (!charts.figures.empty()) {
+    section.blocks.emplace_back(std::move(charts));
+    section.blocks.emplace_back(Note{text_of("attention")});
+  }
+  return section;
 }
 
 }  // namespace norma::lab

@@ -1,4 +1,4 @@
-#include "lab/report/template.h"
+#include "lab/report/section.h"
 
 #include "base/error.h"
 #include "base/quoting.h"
@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <ranges>
-#include <vector>
 
 namespace norma::lab {
 
@@ -31,11 +30,7 @@ class Filler {
  public:
   explicit Filler(std::string_view text) : text_(text) {}
 
-  void write_part(std::string_view name, const Values& values) {
-    scopes_.push_back(&values);
-    write(part(name));
-    scopes_.pop_back();
-  }
+  void write_part(std::string_view name, const Values& values) { write_with(values, part(name)); }
   std::string result;
 
  private:
@@ -75,16 +70,17 @@ class Filler {
 
   void write_section(char kind, std::string_view name, std::string_view body) {
     const Values* found = of_innermost(name);
+    if (is_nothing(found) != (kind == '^')) {
+      return;
+    }
     if (kind == '^') {
-      if (is_nothing(found)) {
-        write(body);
-      }
-    } else if (!is_nothing(found) && found->is_array()) {
+      write(body);
+    } else if (!found->is_array()) {
+      write_with(*found, body);
+    } else {
       for (const Values& one : *found) {
         write_with(one, body);
       }
-    } else if (!is_nothing(found)) {
-      write_with(*found, body);
     }
   }
 

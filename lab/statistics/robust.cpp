@@ -1,6 +1,9 @@
-#include "lab/statistics/robust.h"
+#include "lab/statistics/statistics.h"
 
-#include "lab/statistics/distributions.h"
+#include "core/random.h"
+
+#include <boost/math/statistics/bivariate_statistics.hpp>
+#include <boost/math/statistics/univariate_statistics.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -11,8 +14,22 @@ namespace norma::lab {
 
 namespace {
 
-double mean_of(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+constexpr double kPoints = 100;
+
+/// The quantiles that leave out `chance`, between the values next to them as numpy.percentile() takes them.
+Interval interval_of(std::vector<double> values, double chance) {
+  std::sort(values.begin(), values.end());
+  const auto at = [&](double share) {
+    const double place = share * static_cast<double>(values.size() - 1);
+    const auto below = static_cast<size_t>(place);
+    const size_t above = std::min(below + 1, values.size() - 1);
+    return values[below] + (place - std::floor(place)) * (values[above] - values[below]);
+  };
+  return {.low = at(chance / 2), .high = at(1 - chance / 2)};
+}
+
+size_t draw(Generator& random, size_t bound) {
+  return static_cast<size_t>(random.below(bound));
 }
 
 }  // namespace
@@ -20,7 +37,8 @@ double mean_of(const std::vector<double>& values) {
 double interquartile_mean(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 4);
-  return mean_of({values.begin() + cut, values.end() - cut});
+  return std::accumulate(values.begin() + cut, values.end() - cut, 0.0) /
+         (static_cast<double>(values.size()) - 2.0 * static_cast<double>(cut));
 }
 
 double probability_of_improvement(const std::vector<double>& first, const std::vector<double>& second) {
@@ -46,27 +64,19 @@ bool are_far_apart(const Quartiles& quartiles, double middle) {
 
 std::optional<Correlation> correlation_of(const std::vector<double>& first, const std::vector<double>& second,
                                           double chance) {
+  namespace statistics = boost::math::statistics;
   const size_t pairs = first.size();
+  constexpr double kRounding = 1e-24;  // of squares of accuracies
   if (pairs < 2) {
     return std::nullopt;
   }
-  const double mean_first = mean_of(first);
-  const double mean_second = mean_of(second);
-  double squares_first = 0;
-  double squares_second = 0;
-  double products = 0;
-  for (size_t i = 0; i < pairs; ++i) {
-    const double a = first[i] - mean_first;
-    const double b = second[i] - mean_second;
-    squares_first += a * a;
-    squares_second += b * b;
-    products += a * b;
-  }
-  constexpr double kRounding = 1e-24;  // of squares of accuracies
-  if (squares_first <= kRounding || squares_second <= kRounding) {
+  const double first_square = statistics::variance(first);
+  const double second_square = statistics::variance(second);
+  if (std::min(first_square, second_square) * static_cast<double>(pairs) <= kRounding) {
     return std::nullopt;
   }
-  Correlation result{.value = std::clamp(products / std::sqrt(squares_first * squares_second), -1.0, 1.0)};
+  const double value = statistics::covariance(first, second) / std::sqrt(first_square * second_square);
+  Correlation result{.value = std::clamp(value, -1.0, 1.0)};
   constexpr size_t kFewest = 4;
   if (pairs >= kFewest) {
     const double z = std::atanh(result.value);
@@ -75,6 +85,65 @@ std::optional<Correlation> correlation_of(const std::vector<double>& first, cons
     result.high = std::tanh(z + half);
   }
   return result;
+}
+
+Interval bootstrap_difference(const std::vector<ImageDifferences>& differences, const BootstrapOptions& options) {
+  const size_t seeds = differences.size();
+  const size_t images = differences.front().size();
+  // Most images divide no pair of networks: they are drawn, and add nothing. The others stand together, each with its
+  // seeds.
+  std::vector<int32_t> dividing;
+  for (size_t i = 0; i < images; ++i) {
+    if (std::any_of(differences.begin(), differences.end(), [i](const ImageDifferences& one) { return one[i] != 0; })) {
+      for (const ImageDifferences& one : differences) {
+        dividing.push_back(one[i]);
+      }
+    }
+  }
+  const size_t places = dividing.size() / seeds;
+  if (places == 0) {
+    return {};
+  }
+  // How many images that divide no pair are drawn before the next that does: of a geometric distribution.
+  const double log_others = std::log1p(-static_cast<double>(places) / static_cast<double>(images));
+  const auto passed_over = [&](Generator& random) { return std::floor(std::log(1 - random.uniform()) / log_others); };
+  Generator random(options.seed);
+  std::vector<double> means;
+  std::vector<int64_t> sums(seeds);  // of the drawn images, for each seed
+  for (int64_t sample = 0; sample < options.resamples; ++sample) {
+    std::fill(sums.begin(), sums.end(), 0);
+    for (double drawn = passed_over(random); drawn < static_cast<double>(images); drawn += 1 + passed_over(random)) {
+      const size_t image = draw(random, places);
+      for (size_t seed = 0; seed < seeds; ++seed) {
+        sums[seed] += dividing[image * seeds + seed];
+      }
+    }
+    int64_t sum = 0;
+    for (size_t i = 0; i < seeds; ++i) {
+      sum += sums[draw(random, seeds)];
+    }
+    means.push_back(kPoints * static_cast<double>(sum) / static_cast<double>(seeds * images));
+  }
+  return interval_of(std::move(means), options.chance);
+}
+
+Interval bootstrap_figure(const std::vector<double>& first, const std::vector<double>& second,
+                          const std::function<double(const std::vector<double>&, const std::vector<double>&)>& figure,
+                          const BootstrapOptions& options) {
+  Generator random(options.seed);
+  const auto resampled = [&](const std::vector<double>& values) {
+    std::vector<double> drawn(values.size());
+    for (double& value : drawn) {
+      value = values[draw(random, values.size())];
+    }
+    return drawn;
+  };
+  std::vector<double> figures;
+  for (int64_t sample = 0; sample < options.resamples; ++sample) {
+    const std::vector<double> one = resampled(first);
+    figures.push_back(figure(one, resampled(second)));
+  }
+  return interval_of(std::move(figures), options.chance);
 }
 
 }  // namespace norma::lab

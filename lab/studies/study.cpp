@@ -69,7 +69,7 @@ std::vector<Number> numbers_of(const TomlLine& line) {
 
 // --- what a claim expects ---------------------------------------------------------------------------------------
 
-/// Reads "batch lr=0.05 = batch lr=0.0125", "training loss: …", "derf > rms2d, opt adamw beside muon".
+/// Reads "batch lr=0.05 = batch lr=0.0125", "training loss: …", "derf > rms2d, opt adamw beside muon", "batch fails".
 class ExpectationReader {
  public:
   ExpectationReader(std::string_view text, const std::string& place) : text_(text), place_(place) {}
@@ -77,13 +77,21 @@ class ExpectationReader {
   Expectation read() {
     Expectation expected;
     std::string_view rest = text_;
-    constexpr std::string_view kLoss = "training loss: ";
-    if (rest.starts_with(kLoss)) {
-      expected.measure = Expectation::Measure::training_loss;
-      rest.remove_prefix(kLoss.size());
+    for (const auto& [prefix, measure] :
+         {std::pair<std::string_view, Expectation::Measure>{"training loss: ", Expectation::Measure::training_loss},
+          {"growth: ", Expectation::Measure::growth}}) {
+      if (rest.starts_with(prefix)) {
+        expected.measure = measure;
+        rest.remove_prefix(prefix.size());
+      }
     }
     const size_t comma = rest.find(", ");
     std::vector<std::string> words = split(rest.substr(0, comma));
+    if (words.size() > 1 && words.back() == "fails" && comma == std::string_view::npos) {
+      expected.sign = Expectation::Sign::fails;
+      std::tie(expected.norm, expected.with) = side_of({words.begin(), words.end() - 1});
+      return expected;
+    }
     const auto sign = std::ranges::find_if(words, [](const std::string& word) { return sign_of(word).has_value(); });
     check(sign != words.end(), kOp, "{}: expect: expected two norms with >, <, =, <= or != between them, got '{}'",
           place_, excerpt(text_));

@@ -18,10 +18,12 @@ struct Expectation {
     none,      ///< within kEqualPoints
     not_more,  ///< less than kEqualPoints
     any,       ///< one of either sign, without which the claim cannot be weighed
+    fails,     ///< no difference: a run of the norm fails, as one whose loss is no number
   };
   enum class Measure : uint8_t {
     accuracy,       ///< on the test images, in points
     training_loss,  ///< Cell::fit, in tenths, so that kEqualPoints are a loss of 0.03
+    growth,         ///< activation_growth() of the run's telemetry, in decibels
   };
   std::string norm;
   std::string reference;

@@ -3,21 +3,26 @@
 #include "core/autocast.h"
 #include "core/copy.h"
 #include "core/event.h"
+#include "core/factory.h"
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/tape.h"
 #include "nn/checkpoint.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"
+#include "ops/attention/attention.h"
+#include "ops/loss/loss.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
+#include "ops/shape/view.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <mutex>
 #include <type_traits>
@@ -131,6 +136,24 @@ ChannelStatistics channel_statistics(const Tensor& x) {
   return {.mean = statistics.mean.to_vector<double>(), .var = statistics.var.to_vector<double>()};
 }
 
+/// All elements of a tensor.
+struct Elements {
+  double mean = 0;
+  double deviation = 0;
+};
+Elements elements_of(const ChannelStatistics& channels) {
+  const auto count = static_cast<double>(channels.mean.size());
+  double mean = 0;
+  for (const double one : channels.mean) {
+    mean += one / count;
+  }
+  double var = 0;
+  for (size_t c = 0; c < channels.mean.size(); ++c) {
+    var += (channels.var[c] + (channels.mean[c] - mean) * (channels.mean[c] - mean)) / count;
+  }
+  return {.mean = mean, .deviation = std::sqrt(var)};
+}
+
 Extremes extremes_on_host(const Tensor& x) {
   const Tensor there = to_device(x, kCpu);
   const bool dense = there.is_contiguous() || there.is_contiguous(MemoryFormat::channels_last);
@@ -163,8 +186,7 @@ ParameterSpread spread_of(const Tensor& x) {
   return {.min = *least, .max = *most, .mean = mean, .deviation = std::sqrt(squares / count)};
 }
 
-BatchGap gap_of(const nn::BatchNorm& norm, const Tensor& input) {
-  const ChannelStatistics batch = channel_statistics(input);
+BatchGap gap_of(const nn::BatchNorm& norm, const Tensor& input, const ChannelStatistics& batch) {
   const std::vector<double> mean = norm.running_mean().to_vector<double>();
   const std::vector<double> var = norm.running_var().to_vector<double>();
   const int64_t elements = input.numel() / input.size(1);
@@ -208,20 +230,54 @@ Look look_at(const Tensor& tensor, Scan scan) {
   const Tensor x = tensor.detach();
   const ChannelStatistics channels = channel_statistics(x);
   const Extremes extremes = scan == Scan::host ? extremes_on_host(x) : extremes_by_ops(x);
-  const auto count = static_cast<double>(channels.mean.size());
-  double mean = 0;
-  for (const double one : channels.mean) {
-    mean += one / count;
-  }
-  double var = 0;
-  for (size_t c = 0; c < channels.mean.size(); ++c) {
-    var += (channels.var[c] + (channels.mean[c] - mean) * (channels.mean[c] - mean)) / count;
-  }
-  return {.health = {.mean = mean,
-                     .deviation = std::sqrt(var),
+  const Elements elements = elements_of(channels);
+  return {.health = {.mean = elements.mean,
+                     .deviation = elements.deviation,
                      .largest = extremes.largest,
                      .non_finite = extremes.non_finite},
-          .dead_channels = static_cast<double>(extremes.dead) / count};
+          .dead_channels = static_cast<double>(extremes.dead) / static_cast<double>(channels.mean.size())};
+}
+
+std::vector<AttentionHead> heads_of(const std::shared_ptr<Node>& node, const std::string& layer) {
+  const auto* call = node->backward.target<AttentionBackward>();
+  if (call == nullptr) {
+    return {};
+  }
+  const NoGradGuard no_grad;
+  const AutocastOff no_autocast;
+  const BackwardContext context(node, /* needs= */ {}, /* create_graph= */ false);
+  const auto [q, k, v, mask] = context.saved<4>();
+  const int64_t images = q.size(0);
+  const int64_t queries = q.size(2);
+  const int64_t scores = q.size(1) * queries * k.size(2);
+  if (images == 0 || scores == 0) {
+    return {};
+  }
+  std::vector<AttentionHead> heads(static_cast<size_t>(q.size(1)), {.layer = layer, .entropy = 0});
+  constexpr int64_t kMostScores = int64_t{1} << 22;
+  const int64_t step = std::max<int64_t>(1, kMostScores / scores);
+  for (int64_t first = 0; first < images; first += step) {
+    const int64_t count = std::min(step, images - first);
+    const bool per_image = mask.defined() && mask.rank() == 4 && mask.size(0) > 1;
+    const auto [z, seen] =
+        attention_scores(narrow(q, 0, first, count), narrow(k, 0, first, count),
+                         per_image ? narrow(mask, 0, first, count) : mask, call->causal, call->scale);
+    const Tensor log_p = log_softmax(z, -1);
+    Tensor p = exp(log_p);
+    if (seen.defined()) {
+      p = where(seen, p, zeros_like(p));
+    }
+    const std::vector<double> largest = max(z, {0, 2, 3}).to_vector<double>();
+    const std::vector<double> sums = sum(mul(p, log_p), {0, 2, 3}).to_vector<double>();
+    for (size_t head = 0; head < heads.size(); ++head) {
+      AttentionHead& one = heads[head];
+      one.head = static_cast<int64_t>(head);
+      const bool is_more = first == 0 || std::isnan(largest[head]) || largest[head] > one.largest_logit;
+      one.largest_logit = is_more ? largest[head] : one.largest_logit;
+      one.entropy -= sums[head] / static_cast<double>(images * queries);
+    }
+  }
+  return heads;
 }
 
 HealthStep::HealthStep(const LayerTable& table, int64_t step, std::function<void(HealthSample)> done,
@@ -259,11 +315,15 @@ void HealthStep::add(size_t layer, const nn::Module& module, const Tensor& input
     health.gamma = spread_of(module, "weight");
     health.beta = spread_of(module, "bias");
   }
-  const auto* batch_norm = dynamic_cast<const nn::BatchNorm*>(&module);
-  if (batch_norm != nullptr && batch_norm->running_mean().defined() && can_be_looked_at(input)) {
+  if (place.kind == LayerKind::norm && can_be_looked_at(input)) {
     const NoGradGuard no_grad;
     const AutocastOff no_autocast;
-    health.gap = gap_of(*batch_norm, input.detach());
+    const ChannelStatistics batch = channel_statistics(input.detach());
+    health.input_deviation = elements_of(batch).deviation;
+    const auto* batch_norm = dynamic_cast<const nn::BatchNorm*>(&module);
+    if (batch_norm != nullptr && batch_norm->running_mean().defined()) {
+      health.gap = gap_of(*batch_norm, input.detach(), batch);
+    }
   }
   calls.rows.push_back(std::ssize(sample_.layers));
   look_at_gradient(output, calls.rows.back());
@@ -286,8 +346,26 @@ void HealthStep::look_at_gradient(const Tensor& output, int64_t layer) {
   });
 }
 
+size_t HealthStep::maker_of_queries(const Node& attention) const {
+  for (const Node* node = &attention; node != nullptr;) {
+    const size_t layer = log_.layer_of_node(node->sequence);
+    if (table_.layers()[layer].is_whole) {
+      return layer;
+    }
+    node = node->inputs.empty() ? nullptr : node->inputs.front().node.get();
+  }
+  return table_.none();
+}
+
 void HealthStep::after_forward(const Tensor& loss, double grad_scale) {
   grad_scale_ = grad_scale;
+  visit_tape({loss}, [this](const Tape& tape) {
+    for (const std::shared_ptr<Node>& node : tape.nodes()) {
+      const size_t layer = maker_of_queries(*node);
+      const std::string& name = table_.layers()[layer].name;
+      std::ranges::move(heads_of(node, name.substr(0, name.rfind('.'))), std::back_inserter(heads_[layer]));
+    }
+  });
   if (dynamics_) {
     dynamics_->after_forward(loss, log_);
   }
@@ -301,6 +379,9 @@ void HealthStep::after_backward() {
 }
 
 void HealthStep::after_update() {
+  for (auto& [layer, heads] : heads_) {
+    std::ranges::move(heads, std::back_inserter(sample_.attention));
+  }
   done_(std::move(sample_));
 }
 

@@ -8,7 +8,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
+
+namespace norma {
+struct Node;
+}  // namespace norma
 
 namespace norma::lab {
 
@@ -28,6 +35,10 @@ enum class Scan : uint8_t {
 Look look_at(const Tensor& x, Scan scan);
 /// Takes the way that fits x's device. On the CPU x is read twice, and nothing of its size is allocated.
 Look look_at(const Tensor& x);
+
+/// The heads of a recorded attention (ops/attention/attention.h), under the name of a layer; none for another node.
+/// Off the tape. The products of queries and keys are computed again, some images at a time.
+std::vector<AttentionHead> heads_of(const std::shared_ptr<Node>& node, const std::string& layer);
 
 /// Collects the numbers of each layer in one step: outputs in the forward pass, their gradients in the backward pass.
 /// `done` is called after the update.
@@ -51,12 +62,17 @@ class HealthStep : public train::ObservedStep {
   /// Lets the backward pass look at the gradient of a layer's output, for number `layer` of the sample.
   void look_at_gradient(const Tensor& output, int64_t layer);
 
+  /// The layer that made the queries of a recorded attention, behind views. The attention itself may stand in a module
+  /// whose operator() nobody calls.
+  [[nodiscard]] size_t maker_of_queries(const Node& attention) const;
+
   const LayerTable& table_;
   std::function<void(HealthSample)> done_;
   std::unique_ptr<DynamicsReader> dynamics_;
   double grad_scale_ = 1;
   HealthSample sample_;
-  std::vector<Calls> calls_;  ///< of each layer
+  std::vector<Calls> calls_;                            ///< of each layer
+  std::map<size_t, std::vector<AttentionHead>> heads_;  ///< by the maker of queries: checkpoints show the last first
   LayerLog log_;
 };
 

@@ -54,7 +54,7 @@ double dot(const Parts& a, const Parts& b) {
 void watch(const Tensor& loss) {
   visit_tape({loss}, [](const Tape& tape) {
     for (const std::shared_ptr<Node>& node : tape.nodes()) {
-      if (node->recompute) {  // its part of the tape is watched when it is there
+      if (node->is_part()) {  // its part of the tape is watched when it is there
         continue;
       }
       node->backward = [name = node->name, inner = std::move(node->backward)](const Tensors& gradients,

@@ -22,7 +22,7 @@ struct PowerIteration {
 /// Power iteration finds the eigenvalue λ of the largest absolute value. If that is negative, a second iteration finds
 /// the largest, with H shifted by -λ; it may take as many products again.
 ///
-/// Changes nothing but what loss() does. Throws Error when interrupted() (train/stop.h), and, in the name of the
+/// Changes nothing but what loss() does. Throws Error when interrupted() (train/processes.h), and, in the name of the
 /// op, where an op on the tape does not record its gradient, so that a second one would lack its part.
 Sharpness largest_eigenvalue(const Tensors& parameters, const std::function<Tensor()>& loss,
                              const PowerIteration& options = {});

@@ -41,6 +41,19 @@ HealthSummary summarize_health(const Telemetry& telemetry) {
   return summary;
 }
 
+std::optional<double> activation_growth(const Telemetry& telemetry) {
+  std::vector<double> deviations;
+  if (!telemetry.health.empty()) {
+    for (const LayerHealth& layer : telemetry.health.back().layers) {
+      if (layer.input_deviation > 0) {
+        deviations.push_back(layer.input_deviation);
+      }
+    }
+  }
+  return deviations.size() < 2 ? std::nullopt
+                               : std::optional(20 * std::log10(deviations.back() / deviations[deviations.size() / 2]));
+}
+
 double seconds_of_sharpness(const Telemetry& telemetry) {
   double seconds = 0;
   for (const HealthSample& sample : telemetry.health) {

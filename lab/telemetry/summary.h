@@ -31,6 +31,12 @@ struct HealthSummary {
 
 HealthSummary summarize_health(const Telemetry& telemetry);
 
+/// How much activations grow with depth, in decibels: 20 log₁₀ of the deviation of the last norm's input over that of
+/// the middle norm's, in the last sample. In a ViT these are the sums of the residual blocks behind the last block and
+/// halfway; where each block adds a branch of the same variance, it is 3. None without two norms whose inputs are
+/// known.
+std::optional<double> activation_growth(const Telemetry& telemetry);
+
 /// Bytes that the layers of a kind keep for the backward pass.
 int64_t saved_bytes(const Telemetry& telemetry, LayerKind kind);
 

@@ -121,6 +121,7 @@ struct BatchGap {
 struct LayerHealth {
   std::string layer;
   LayerKind kind = LayerKind::other;
+  double input_deviation = kNotKnown;         ///< of a norm: standard deviation of the elements of its input
   TensorHealth output;                        ///< with an activation and a residual added by the same op
   double dead_channels = 0;                   ///< share of the output's channels that are 0 for the whole batch
   std::optional<TensorHealth> gradient = {};  ///< of the loss by the output; none if none arrived
@@ -160,11 +161,23 @@ struct DynamicsSample {
   std::optional<Sharpness> sharpness = {};  ///< before the update; none: not measured in this step
 };
 
+/// A head of attention in one sampled step.
+struct AttentionHead {
+  std::string layer;                 ///< the one that holds what makes the queries: "blocks.0.attn"
+  int64_t head = 0;                  ///< from 0
+  double largest_logit = kNotKnown;  ///< largest scaled product of a query and a key that it sees, a mask added
+  /// Mean over queries and images of -Σ p log p, with the probabilities p of the keys: 0 where a query sees one key
+  /// alone, log(keys) where it sees all alike.
+  double entropy = kNotKnown;
+};
+
 /// All layers in one sampled step, in the order in which they ran.
 struct HealthSample {
   int64_t step = 0;
   std::vector<LayerHealth> layers;
   std::optional<DynamicsSample> dynamics = {};  ///< of the same step; none: not asked for
+  /// Heads whose attention the tape of the loss has, in the order of the network: frozen parts are not on it.
+  std::vector<AttentionHead> attention = {};
 };
 
 /// The record of one training run.

@@ -109,6 +109,9 @@ void visit(auto&& field, LayerDynamics& d) {
   each(field, "layer", d.layer, "kind", d.kind, "gradient_norm", d.gradient_norm, "weight_norm", d.weight_norm,
        "effective_lr", d.effective_lr, "saturation", d.saturation);
 }
+void visit(auto&& field, AttentionHead& h) {
+  each(field, "layer", h.layer, "head", h.head, "largest_logit", h.largest_logit, "entropy", h.entropy);
+}
 void visit(auto&& field, Sharpness& s) {
   each(field, "value", s.value, "change", s.change, "products", s.products, "seconds", s.seconds, "problem", s.problem);
 }
@@ -124,11 +127,11 @@ struct HealthRow {
 };
 
 void visit(auto&& field, HealthRow& row) {
-  each(field, "layer", row.layer.layer, "kind", row.layer.kind, "mean", row.layer.output.mean, "deviation",
-       row.layer.output.deviation, "largest", row.layer.output.largest, "non_finite", row.layer.output.non_finite,
-       "dead_channels", row.layer.dead_channels, "gradient_mean", row.gradient.mean, "gradient_deviation",
-       row.gradient.deviation, "gradient_largest", row.gradient.largest, "gradient_non_finite",
-       row.gradient.non_finite);
+  each(field, "layer", row.layer.layer, "kind", row.layer.kind, "input_deviation", row.layer.input_deviation, "mean",
+       row.layer.output.mean, "deviation", row.layer.output.deviation, "largest", row.layer.output.largest,
+       "non_finite", row.layer.output.non_finite, "dead_channels", row.layer.dead_channels, "gradient_mean",
+       row.gradient.mean, "gradient_deviation", row.gradient.deviation, "gradient_largest", row.gradient.largest,
+       "gradient_non_finite", row.gradient.non_finite);
   each(field, "gamma_min", row.gamma.min, "gamma_max", row.gamma.max, "gamma_mean", row.gamma.mean, "gamma_deviation",
        row.gamma.deviation);
   each(field, "beta_min", row.beta.min, "beta_max", row.beta.max, "beta_mean", row.beta.mean, "beta_deviation",
@@ -276,6 +279,9 @@ Json telemetry_to_json(const Telemetry& telemetry) {
     if (sample.dynamics) {
       json["health"].back()["dynamics"] = dynamics_to_json(*sample.dynamics);
     }
+    if (!sample.attention.empty()) {
+      json["health"].back()["attention"] = columns_of(sample.attention, kDigitsOfLayers);
+    }
   }
   return json;
 }
@@ -300,11 +306,18 @@ Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& whe
   for (size_t i = 0; i < samples.size(); ++i) {
     const std::string place = fmt::format("{}: health {}", where, i + 1);
     HealthSample sample{.step = data::json_field<int64_t>(place, samples[i], "step"), .layers = {}};
-    for (const HealthRow& row : columns_from<HealthRow>(part(samples[i], "layers", place), place)) {
+    nlohmann::json layers = part(samples[i], "layers", place);
+    if (layers.contains("layer") && layers["layer"].is_array() && !layers.contains("input_deviation")) {
+      layers["input_deviation"] = nlohmann::json::array_t(layers["layer"].size());  // a file of an earlier version
+    }
+    for (const HealthRow& row : columns_from<HealthRow>(layers, place)) {
       sample.layers.push_back(layer_of(row));
     }
     if (samples[i].contains("dynamics")) {
       sample.dynamics = dynamics_from_json(samples[i]["dynamics"], place + ": dynamics");
+    }
+    if (samples[i].contains("attention")) {
+      sample.attention = columns_from<AttentionHead>(samples[i]["attention"], place + ": attention");
     }
     telemetry.health.push_back(std::move(sample));
   }

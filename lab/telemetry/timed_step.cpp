@@ -2,8 +2,11 @@
 
 #include "core/device.h"
 #include "core/memory_format.h"
+#include "ops/conv/kernels.h"
+#include "ops/matmul/kernels.h"
 
 #include <algorithm>
+#include <any>
 #include <map>
 #include <tuple>
 #include <unordered_set>
@@ -24,9 +27,9 @@ std::string format_text(const Sizes& sizes, const Strides& strides) {
 void add(PassTime& time, LayerKind kind, const OpRecord& record) {
   if (kind == LayerKind::norm) {
     time.norm += record.seconds;
-  } else if (std::holds_alternative<kernels::Conv2dCall>(record.work.call)) {
+  } else if (std::any_cast<kernels::Conv2dCall>(&record.work.call) != nullptr) {
     time.convolution += record.seconds;
-  } else if (std::holds_alternative<kernels::MatmulCase>(record.work.call)) {
+  } else if (std::any_cast<kernels::MatmulCase>(&record.work.call) != nullptr) {
     time.product += record.seconds;
   }
 }
@@ -74,7 +77,7 @@ void TimedStep::after_forward(const Tensor& loss, double /*grad_scale*/) {
 void TimedStep::watch(const std::vector<std::shared_ptr<Node>>& nodes) {
   for (const std::shared_ptr<Node>& node : nodes) {
     node_names_.emplace(node->sequence, node->name);
-    if (node->recompute) {  // its part of the tape is watched when it is there
+    if (node->is_part()) {  // its part of the tape is watched when it is there
       continue;
     }
     node->backward = [this, number = node->sequence, inner = std::move(node->backward)](
@@ -104,7 +107,7 @@ std::vector<TimedStep::Origin> TimedStep::origins() const {
   std::vector<Origin> result;
   result.reserve(records.size());
   const auto in_forward = [&](size_t i) -> Origin {
-    const auto* copy = std::get_if<CopyCall>(&records[i].work.call);
+    const auto* copy = std::any_cast<CopyCall>(&records[i].work.call);
     const auto maker = copy == nullptr ? node_names_.end() : node_names_.find(copy->node);
     return {.op = maker == node_names_.end() ? records[i].work.op : maker->second, .layer = log_.layer_of_record(i)};
   };
@@ -171,7 +174,7 @@ std::vector<LayoutCopy> TimedStep::copies(const std::vector<Origin>& origins) co
   const std::vector<OpRecord>& records = profile_.records();
   for (size_t i = 0; i < records.size(); ++i) {
     const OpRecord& record = records[i];
-    const auto* copy = std::get_if<CopyCall>(&record.work.call);
+    const auto* copy = std::any_cast<CopyCall>(&record.work.call);
     if (copy == nullptr) {
       continue;
     }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "core/event.h"
-#include "core/op_call.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
 #include "lab/telemetry/layer_log.h"

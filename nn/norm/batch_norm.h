@@ -80,7 +80,7 @@ class BatchNorm2d : public BatchNorm {
   explicit BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});
 };
 /// Batch norm of (N, channels, H, W) over the images of all processes that train together, as PyTorch's SyncBatchNorm.
-/// Training calls set_parts() (train/data_parallel.h); in one process it is BatchNorm2d.
+/// Training calls set_parts() (train/processes.h); in one process it is BatchNorm2d.
 class SyncBatchNorm2d : public BatchNorm {
  public:
   explicit SyncBatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});

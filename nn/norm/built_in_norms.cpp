@@ -61,6 +61,12 @@ Options read(const NormChoice& choice) {
   if constexpr (requires { options.bias; }) {
     options.bias = choice.flag("bias", options.bias);
   }
+  if constexpr (requires { options.offset; }) {
+    options.offset = choice.flag("offset", options.offset);
+  }
+  if constexpr (requires { options.groups; }) {
+    options.groups = choice.count("groups", options.groups);
+  }
   if constexpr (requires { options.track_running_stats; }) {
     options.track_running_stats = choice.flag("track_running_stats", options.track_running_stats);
   }
@@ -201,14 +207,14 @@ std::vector<BuiltIn> table() {
        batch_renorm,
        {"eps", "momentum", "affine", "bias", "statistics", "biased_running_var", "r_max", "d_max", "warmup_steps",
         "r_ramp_steps", "d_ramp_steps"}},
-      {"layer2d", plain<LayerNorm2d, LayerNorm2dLayerOptions>, {"eps", "affine", "bias", "statistics"}},
+      {"layer2d", plain<LayerNorm2d, LayerNorm2dLayerOptions>, {"eps", "affine", "bias", "statistics", "offset"}},
       {"group", group, {"eps", "affine", "bias", "statistics"}, /* takes_groups= */ true},
       {"instance",
        instance,
        {"eps", "momentum", "affine", "bias", "track_running_stats", "statistics"},
        /* takes_groups= */ false,
        /* needs_pixels= */ true},
-      {"rms2d", plain<RMSNorm2d, RmsNorm2dLayerOptions>, {"eps", "affine"}},
+      {"rms2d", plain<RMSNorm2d, RmsNorm2dLayerOptions>, {"eps", "affine", "offset", "groups"}},
       {"simple2d", plain<SimpleNorm2d, SimpleNormLayerOptions>, {"eps", "affine", "statistics"}},
       {"local_response", local_response, {"size", "alpha", "beta", "k"}},
       {"evonorm_b0", plain<EvoNorm2dB0, EvoNormB0LayerOptions>, {"eps", "momentum", "statistics"}},
@@ -221,7 +227,7 @@ std::vector<BuiltIn> table() {
       {"grn", plain<GlobalResponseNorm, GlobalResponseNormOptions>, {"eps"}},
       {"dyt", plain<DynamicTanh, DynamicTanhLayerOptions>, {"alpha"}},
       {"derf", plain<DynamicErf, DynamicErfLayerOptions>, {"alpha", "shift"}},
-      {"seednorm", plain<SeedNorm, SeedNormOptions>, {"eps"}},
+      {"seednorm", plain<SeedNorm, SeedNormLayerOptions>, {"eps", "offset"}},
       {"none", none, {}},
   };
 }

@@ -4,6 +4,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "nn/norm/norm.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 
 #include <algorithm>
@@ -96,8 +97,11 @@ void write(const std::vector<double>& values, const Tensor& to) {
 
 std::vector<double> values_of(const Module& module, const std::string& name, int64_t channels, double otherwise) {
   const Tensor x = tensor_of(module, name);
-  return x.defined() && x.numel() == channels ? in_float64(x).to_vector<double>()
-                                              : std::vector<double>(static_cast<size_t>(channels), otherwise);
+  if (!x.defined() || x.numel() != channels) {
+    return std::vector<double>(static_cast<size_t>(channels), otherwise);
+  }
+  const double offset = name == "weight" ? weight_offset(module) : 0;
+  return add(in_float64(x), offset).to_vector<double>();
 }
 
 bool has_alpha(const Module& norm) {
@@ -130,7 +134,7 @@ void scale_alpha(const ChangedNorm& changed, double root_mean_square) {
 }
 
 WeightAndBias::WeightAndBias(std::string_view op, const std::string& path, const Module& norm)
-    : weight(tensor_of(norm, "weight")), bias(tensor_of(norm, "bias")) {
+    : weight(tensor_of(norm, "weight")), bias(tensor_of(norm, "bias")), offset(weight_offset(norm)) {
   check(weight.defined() && weight.rank() == 1, op, "'{}': expected a norm with a weight for each channel, got {}",
         path, norm.name());
 }
@@ -139,7 +143,7 @@ void WeightAndBias::set(double scale, double shift) const {
   const auto fill = [](const Tensor& x, double value) {
     write(std::vector<double>(static_cast<size_t>(x.numel()), value), x);
   };
-  fill(weight, scale);
+  fill(weight, scale - offset);
   if (bias.defined()) {
     fill(bias, shift);
   }
@@ -163,6 +167,9 @@ void WeightAndBias::match(const MeanAndDeviation& output, const MeanAndDeviation
       }
     }
     shift[c] = output.mean[c] - scale[c] * v_mean;
+  }
+  for (double& one : scale) {
+    one -= offset;
   }
   write(scale, weight);
   if (bias.defined()) {

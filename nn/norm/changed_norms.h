@@ -9,7 +9,7 @@
 
 namespace norma::nn {
 
-// calibrate.cpp, fold_statistics.cpp and train/recalibrate.cpp share what follows.
+// calibrate.cpp, fold_statistics.cpp and train/evaluate.cpp share what follows.
 
 /// A layer that has another norm than before.
 struct ChangedNorm {
@@ -49,6 +49,7 @@ class ChannelMoments {
 struct WeightAndBias {
   Tensor weight;
   Tensor bias;
+  double offset;  ///< Norm::weight_offset(), which the numbers of the functions below contain
 
   /// Throws Error, in the name of `op`, for a norm without a weight for each channel.
   WeightAndBias(std::string_view op, const std::string& path, const Module& norm);
@@ -59,7 +60,8 @@ struct WeightAndBias {
   void match(const MeanAndDeviation& output, const MeanAndDeviation& v, const std::vector<double>& old_weight) const;
 };
 
-/// The values of the tensor `name` of a module itself; `otherwise` for each channel if it has none.
+/// The values of the tensor `name` of a module itself, those of a weight with its offset; `otherwise` for each channel
+/// if it has none.
 std::vector<double> values_of(const Module& module, const std::string& name, int64_t channels, double otherwise);
 /// The weights of the old norm by which the new weights get their signs; 1 where it has none that is a factor.
 std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels);

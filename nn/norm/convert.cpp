@@ -8,6 +8,8 @@
 #include "nn/hooks.h"
 #include "nn/module.h"
 #include "nn/norm/norm.h"
+#include "nn/norm/options.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
 
 #include <algorithm>
@@ -32,8 +34,7 @@ DType dtype_of(const Module& module, DType otherwise) {
 /// with the same name(), which includes them.
 bool is_of_kind(const Norm& norm, const NormChoice& from) {
   const bool any = !from.groups && !from.channels_per_group && from.options.empty();
-  const int64_t divisor = from.groups.value_or(from.channels_per_group.value_or(1));
-  if (norm.channels() % divisor != 0) {
+  if (norm.channels() % least_channels(from) != 0) {
     return false;
   }
   const std::shared_ptr<Module> made = make_norm(from, norm.channels());
@@ -170,7 +171,8 @@ std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, co
   for (const auto& [name, x] : result->state_dict()) {
     for (const auto& [old_name, old] : before) {
       if (old_name == name && old.sizes() == x.sizes()) {
-        copy_into(old, x);
+        const double moved = name == "weight" ? norm.weight_offset() - weight_offset(*result) : 0;
+        copy_into(moved == 0 ? old : add(old.detach(), moved), x);
       }
     }
   }

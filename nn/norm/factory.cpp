@@ -5,6 +5,7 @@
 #include "base/parse_number.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "nn/norm/options.h"
 
 #include <algorithm>
 
@@ -138,7 +139,7 @@ NormChoice complete_choice(const NormChoice& choice) {
     Collect() { read_options = &options; }
     ~Collect() { read_options = nullptr; }
   } collect;
-  make_norm(choice, choice.groups.value_or(choice.channels_per_group.value_or(1)));
+  make_norm(choice, least_channels(choice));
   NormChoice complete = choice;
   complete.options.merge(collect.options);  // options that were given and not read stay
   for (auto& [option, value] : complete.options) {

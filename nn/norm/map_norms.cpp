@@ -146,17 +146,21 @@ std::optional<Bend> DynamicErf::bend() const {
   return Bend{.scale = first_of(alpha_), .shift = first_of(shift_), .limit = std::sqrt(std::log(10.0))};
 }
 
-SeedNorm::SeedNorm(int64_t channels, const SeedNormOptions& options)
-    : MapNorm("SeedNorm", channels, fmt::format("{}, eps={}{}", channels, options.eps, axis_text(options.axis))) {
+SeedNorm::SeedNorm(int64_t channels, const SeedNormLayerOptions& options)
+    : MapNorm("SeedNorm", channels,
+              fmt::format("{}, eps={}{}{}", channels, options.eps, axis_text(options.axis),
+                          norm_option_text(/* affine= */ true, Statistics::stable, /* bias= */ true, options.offset))),
+      offset_(options.offset) {
   check_eps("SeedNorm", options.eps);
-  const Tensor weight = register_parameter("weight", ones({channels}));
+  const Tensor weight = register_parameter("weight", full({channels}, options.offset ? 0 : 1));
   const Tensor alpha = register_parameter("alpha", ones({channels}));
   const Tensor beta = register_parameter("beta", zeros({channels}));
   apply_ = [=](const Tensor& x, Activation activation) {
     if (options.axis == 1) {
       check_norm_input("seed_norm", x, channels, 2, kMaxRank);
     }
-    return seed_norm(x, weight, alpha, beta, {.eps = options.eps, .axis = options.axis, .activation = activation});
+    return seed_norm(x, gain_of(weight, options.offset), alpha, beta,
+                     {.eps = options.eps, .axis = options.axis, .activation = activation});
   };
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace norma::nn {
 
@@ -104,11 +105,21 @@ class DynamicErf : public MapNorm {
   Tensor shift_;
 };
 
-/// See seed_norm(). Parameters weight (1), alpha (1) and beta (0) of (channels).
+struct SeedNormLayerOptions {
+  double eps = SeedNormOptions{}.eps;
+  int64_t axis = 1;     ///< of the channels in the input; -1 for (N, L, channels)
+  bool offset = false;  ///< the weight is zero-centred: it starts at 0, and 1 + weight takes its place
+};
+/// See seed_norm(). Parameters weight (1), alpha (1) and beta (0) of (channels). alpha and beta decay, as in the paper;
+/// the weight does not, zero-centred or not.
 class SeedNorm : public MapNorm {
  public:
-  /// `options.activation` has no effect: forward_act() says it.
-  explicit SeedNorm(int64_t channels, const SeedNormOptions& options = {});
+  explicit SeedNorm(int64_t channels, const SeedNormLayerOptions& options = {});
+  [[nodiscard]] double weight_offset() const override { return offset_ ? 1 : 0; }
+  [[nodiscard]] std::vector<std::string> decaying() const override { return {"alpha", "beta"}; }
+
+ private:
+  bool offset_;
 };
 
 }  // namespace norma::nn

@@ -15,14 +15,23 @@ void check_shape(std::string_view layer, const Sizes& shape) {
   check(!shape.empty(), layer, "normalized_shape: expected at least 1 size, got []");
 }
 
-Tensor weight_of(const Sizes& sizes, bool affine) {
-  return affine ? ones(sizes) : Tensor();
+Tensor weight_of(const Sizes& sizes, bool affine, bool offset = false) {
+  return !affine ? Tensor() : offset ? zeros(sizes) : ones(sizes);
 }
 Tensor bias_of(const Sizes& sizes, bool affine) {
   return affine ? zeros(sizes) : Tensor();
 }
 
+std::vector<std::string> decaying_if(bool offset) {
+  return offset ? std::vector<std::string>{"weight"} : std::vector<std::string>();
+}
+
 }  // namespace
+
+Tensor gain_of(const Tensor& weight, bool offset) {
+  // In the dtype of the computation, since 16 bits hold a small weight, but not 1 more than it.
+  return weight.defined() && offset ? add(to(weight, compute_dtype(weight.dtype())), 1) : weight;
+}
 
 Tensor forward_act(Module& norm, const Tensor& x, const ActOptions& then) {
   ModuleScope scope(norm, x);  // an observer sees what follows any norm
@@ -48,6 +57,11 @@ bool weight_is_factor(const Module& norm) {
   return layer == nullptr || layer->weight_is_factor();
 }
 
+double weight_offset(const Module& norm) {
+  const auto* layer = dynamic_cast<const Norm*>(&norm);
+  return layer == nullptr ? 0 : layer->weight_offset();
+}
+
 NoNorm::NoNorm(int64_t channels) : channels_(channels) {
   check(channels > 0, "NoNorm", "channels: expected a positive number, got {}", channels);
 }
@@ -60,17 +74,22 @@ LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("LayerNorm", shape_);
   check_eps("LayerNorm", options.eps);
-  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
+  weight_ = register_parameter("weight", weight_of(shape_, options.affine, options.offset));
   bias_ = register_parameter("bias", bias_of(shape_, options.affine && options.bias));
 }
 
+std::vector<std::string> LayerNorm::decaying() const {
+  return decaying_if(options_.offset);
+}
+
 Tensor LayerNorm::forward_act(const Tensor& x, const ActOptions& then) {
-  return layer_norm(x, shape_, weight_, bias_, {.eps = options_.eps, .statistics = options_.statistics}, then);
+  return layer_norm(x, shape_, gain_of(weight_, options_.offset), bias_,
+                    {.eps = options_.eps, .statistics = options_.statistics}, then);
 }
 
 std::string LayerNorm::name() const {
   return fmt::format("LayerNorm({}, eps={}{})", to_string(shape_), options_.eps,
-                     norm_option_text(options_.affine, options_.statistics, options_.bias));
+                     norm_option_text(options_.affine, options_.statistics, options_.bias, options_.offset));
 }
 
 RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
@@ -111,8 +130,16 @@ ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions&
   const std::string layer_name = layer_.substr(0, layer_.find('('));
   check(channels > 0, layer_name, "channels: expected a positive number, got {}", channels);
   check_eps(layer_name, options.eps);
-  weight_ = register_parameter("weight", weight_of({channels}, options.affine));
+  weight_ = register_parameter("weight", weight_of({channels}, options.affine, options.offset));
   bias_ = register_parameter("bias", bias_of({channels}, options.affine && options.bias && with_bias));
+}
+
+std::vector<std::string> ChannelNorm::decaying() const {
+  return decaying_if(options_.offset);
+}
+
+Tensor ChannelNorm::gain() const {
+  return gain_of(weight_, options_.offset);
 }
 
 void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const {
@@ -121,25 +148,34 @@ void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low,
 
 std::string ChannelNorm::name() const {
   return fmt::format("{}{}, eps={}{})", layer_ + (layer_.find('(') == std::string::npos ? "(" : ", "), channels_,
-                     options_.eps, norm_option_text(options_.affine, options_.statistics, options_.bias));
+                     options_.eps,
+                     norm_option_text(options_.affine, options_.statistics, options_.bias, options_.offset));
 }
 
 LayerNorm2d::LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options)
-    : ChannelNorm(
-          "LayerNorm2d", channels,
-          {.eps = options.eps, .affine = options.affine, .bias = options.bias, .statistics = options.statistics}) {}
+    : ChannelNorm("LayerNorm2d", channels,
+                  {.eps = options.eps,
+                   .affine = options.affine,
+                   .bias = options.bias,
+                   .statistics = options.statistics,
+                   .offset = options.offset}) {}
 
 Tensor LayerNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("layer_norm_2d", x, 4, 4);
-  return layer_norm_2d(x, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
+  return layer_norm_2d(x, gain(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
 
 RMSNorm2d::RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options)
-    : ChannelNorm("RMSNorm2d", channels, {.eps = options.eps, .affine = options.affine}, /* with_bias= */ false) {}
+    : ChannelNorm(options.groups == 1 ? "RMSNorm2d" : fmt::format("RMSNorm2d(groups={}", options.groups), channels,
+                  {.eps = options.eps, .affine = options.affine, .offset = options.offset}, /* with_bias= */ false),
+      groups_(options.groups) {
+  check(groups_ > 0 && channels % groups_ == 0, "rms_norm_2d",
+        "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", channels, groups_);
+}
 
 Tensor RMSNorm2d::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("rms_norm_2d", x, 4, 4);
-  return rms_norm_2d(x, weight(), {.eps = options().eps}, then);
+  return rms_norm_2d(x, gain(), {.eps = options().eps, .num_groups = groups_}, then);
 }
 
 SimpleNorm2d::SimpleNorm2d(int64_t channels, const SimpleNormLayerOptions& options)
@@ -160,7 +196,7 @@ GroupNorm::GroupNorm(int64_t groups, int64_t channels, const NormOptions& option
 
 Tensor GroupNorm::forward_act(const Tensor& x, const ActOptions& then) {
   check_input("group_norm", x, 2, 5);
-  return group_norm(x, groups_, weight(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
+  return group_norm(x, groups_, gain(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
 
 }  // namespace norma::nn

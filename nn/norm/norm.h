@@ -65,10 +65,17 @@ class Norm : public Module {
   [[nodiscard]] virtual std::optional<BatchEvaluation> evaluation() const { return {}; }
   /// False for a weight that does not scale the output, so that its 0 is another norm's 1.
   [[nodiscard]] virtual bool weight_is_factor() const { return true; }
+  /// Is added to the weight before it scales the output: 1 for a zero-centred weight.
+  [[nodiscard]] virtual double weight_offset() const { return 0; }
+  /// The names of the parameters that decay as the weights of convolutions do (nn::parameter_groups()). The others have
+  /// the decay of norms, which is 0 as a rule.
+  [[nodiscard]] virtual std::vector<std::string> decaying() const { return {}; }
 };
 
 /// As Norm::weight_is_factor(); true for a module that is no Norm.
 bool weight_is_factor(const Module& norm);
+/// As Norm::weight_offset(); 0 for a module that is no Norm.
+double weight_offset(const Module& norm);
 
 /// Takes the place of a norm and normalizes nothing: only the residual and the activation act on its input.
 class NoNorm : public Norm {
@@ -102,6 +109,9 @@ struct NormOptions {
   bool affine = true;
   bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
+  /// The weight is zero-centred: it starts at 0, 1 + weight takes its place, and it decays (Norm::decaying()), which
+  /// leads to the identity. Gemma's RMS norm, and zero_centered_gamma of Apex and Transformer Engine.
+  bool offset = false;
 };
 
 /// Layer norm over the last axes, whose sizes are `normalized_shape`.
@@ -111,6 +121,8 @@ class LayerNorm : public Norm {
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
+  [[nodiscard]] double weight_offset() const override { return options_.offset ? 1 : 0; }
+  [[nodiscard]] std::vector<std::string> decaying() const override;
 
  private:
   Sizes shape_;
@@ -165,6 +177,8 @@ class ChannelNorm : public Norm {
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
   [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
+  [[nodiscard]] double weight_offset() const override { return options_.offset ? 1 : 0; }
+  [[nodiscard]] std::vector<std::string> decaying() const override;
   [[nodiscard]] const Tensor& weight() const { return weight_; }
   [[nodiscard]] const Tensor& bias() const { return bias_; }
   [[nodiscard]] double eps() const { return options_.eps; }
@@ -174,6 +188,8 @@ class ChannelNorm : public Norm {
   /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
   void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const;
   [[nodiscard]] const NormOptions& options() const { return options_; }
+  /// What scales the output: the weight, or 1 + weight.
+  [[nodiscard]] Tensor gain() const;
 
  private:
   std::string layer_;  ///< "LayerNorm2d", or with its first argument: "GroupNorm(8"
@@ -188,6 +204,7 @@ struct LayerNorm2dLayerOptions {
   bool affine = true;
   bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
+  bool offset = false;  ///< as NormOptions::offset
 };
 
 /// Layer norm over the channels of (N, channels, H, W), at each pixel.
@@ -203,16 +220,23 @@ class LayerNorm2d : public ChannelNorm {
 struct RmsNorm2dLayerOptions {
   double eps = RmsNorm2dOptions{}.eps;
   bool affine = true;
+  bool offset = false;  ///< as NormOptions::offset
+  int64_t groups = 1;
 };
 
-/// RMS norm over the channels of (N, channels, H, W), at each pixel. It has a weight, but no bias.
+/// RMS norm over the channels of (N, channels, H, W), or over each group of them, at each pixel. It has a weight, but
+/// no bias. Throws Error when `groups` does not divide `channels`.
 class RMSNorm2d : public ChannelNorm {
  public:
   explicit RMSNorm2d(int64_t channels, const RmsNorm2dLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::optional<StatisticSets> sets() const override {
-    return StatisticSets{.channels = channels(), .subtracts_mean = false, .has_variance = false, .eps = eps()};
+    return StatisticSets{
+        .channels = channels() / groups_, .subtracts_mean = false, .has_variance = false, .eps = eps()};
   }
+
+ private:
+  int64_t groups_;
 };
 
 /// Simple norm over the channels of (N, channels, H, W), at each pixel. It has a weight, but no bias.

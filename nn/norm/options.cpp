@@ -1,17 +1,26 @@
 #include "nn/norm/options.h"
 
 #include "base/error.h"
+#include "base/parse_number.h"
+#include "nn/norm/factory.h"
 
 #include <fmt/format.h>
 
 namespace norma::nn {
 
-std::string norm_option_text(bool affine, Statistics statistics, bool bias) {
+std::string norm_option_text(bool affine, Statistics statistics, bool bias, bool offset) {
   std::string text = !affine ? ", affine=false" : !bias ? ", bias=false" : "";
+  text += affine && offset ? ", offset=true" : "";
   if (statistics != Statistics::stable) {
     text += fmt::format(", statistics={}", to_string(statistics));
   }
   return text;
+}
+
+int64_t least_channels(const NormChoice& choice) {
+  const auto option = choice.options.find("groups");
+  const int64_t by_option = option == choice.options.end() ? 1 : parse_number<int64_t>(option->second).value_or(1);
+  return choice.groups.value_or(choice.channels_per_group.value_or(by_option));
 }
 
 void check_eps(std::string_view layer, double eps) {

@@ -3,6 +3,7 @@
 #include "core/tensor.h"
 #include "ops/norm/norm.h"
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +12,16 @@ namespace norma::nn {
 
 // Options and checks that the norm layers share.
 
-/// ", affine=false", or else ", bias=false", and ", statistics=sum_of_squares" where they are not the default.
-std::string norm_option_text(bool affine, Statistics statistics, bool bias = true);
+/// ", affine=false", or else ", bias=false" and ", offset=true", and ", statistics=sum_of_squares" where they are not
+/// the default.
+std::string norm_option_text(bool affine, Statistics statistics, bool bias = true, bool offset = false);
+
+/// What scales the output of a norm: the weight, or with `offset` 1 + weight in the dtype of the computation.
+Tensor gain_of(const Tensor& weight, bool offset);
+
+struct NormChoice;
+/// A number of channels that the groups of a spec divide: the least one that is known without its layers.
+int64_t least_channels(const NormChoice& choice);
 
 /// Throw Error, in the name of `layer`, unless eps >= 0, or momentum lies in [0, 1] or is none.
 void check_eps(std::string_view layer, double eps);

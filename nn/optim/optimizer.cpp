@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
@@ -43,18 +43,20 @@ Tensor wide_copy(const Tensor& x, const Tensor& parameter) {
   return y;
 }
 
-/// The names of the parameters that norm layers hold.
-std::set<std::string> norm_parameters(const Module& module) {
-  std::set<std::string> names;
+/// The parameters that norm layers hold, and of each if it decays as weights of convolutions do.
+std::map<std::string, bool> norm_parameters(const Module& module) {
+  std::map<std::string, bool> decays;
   for (const auto& [path, layer] : module.named_modules()) {
-    if (dynamic_cast<const Norm*>(layer) == nullptr) {
+    const auto* norm = dynamic_cast<const Norm*>(layer);
+    if (norm == nullptr) {
       continue;
     }
+    const std::vector<std::string> decaying = norm->decaying();
     for (const auto& [name, x] : layer->named_parameters()) {
-      names.insert(path.empty() ? name : path + "." + name);
+      decays[join_names(path, name)] |= std::ranges::find(decaying, name) != decaying.end();
     }
   }
-  return names;
+  return decays;
 }
 
 bool is_bias(std::string_view name) {
@@ -395,7 +397,7 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
 
 std::vector<ParameterGroup> parameter_groups(const Module& module, double weight_decay,
                                              const ParameterGroupsOptions& options) {
-  const std::set<std::string> of_norms = norm_parameters(module);
+  const std::map<std::string, bool> of_norms = norm_parameters(module);
   const auto vector_decay = [&](const std::string& name) {
     return of_norms.contains(name) ? options.norm_weight_decay : is_bias(name) ? options.bias_weight_decay : 0;
   };
@@ -416,7 +418,9 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
     const bool is_gain = x.rank() == 4 && x.numel() == x.size(0);
     const std::string last = name.substr(name.rfind('.') + 1);
     const bool is_token = last == "cls_token" || last == "pos_embed";  // of a ViT
-    if (options.decay_vectors || (x.rank() > 1 && !is_gain && !is_token)) {
+    const auto of_norm = of_norms.find(name);
+    const bool norm_says_so = of_norm != of_norms.end() && of_norm->second;
+    if (options.decay_vectors || norm_says_so || (x.rank() > 1 && !is_gain && !is_token)) {
       groups[0].parameters.emplace_back(name, x);
       continue;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 #include "nn/module.h"
 
@@ -21,7 +22,7 @@ struct ParameterGroup {
 
 struct ParameterGroupsOptions {
   /// False: parameters of norms, biases, layer scales and gains (all of rank 0 or 1, or of sizes (n, 1, 1, 1)), and
-  /// those named cls_token and pos_embed, do not decay.
+  /// those named cls_token and pos_embed, do not decay, but those that a norm names do (Norm::decaying()).
   bool decay_vectors = false;
   /// Unless decay_vectors: the decay of such parameters in norm layers, torchvision's --norm-weight-decay.
   double norm_weight_decay = 0;
@@ -40,21 +41,19 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
 /// it keeps float32 averages and a float32 copy, the master weight: updates are smaller than the steps of 16-bit
 /// numbers and would be lost. The parameter is the rounded master weight. If it was changed otherwise (by loading a
 /// state dict), it becomes its own master weight again.
-class Optimizer {
+class Optimizer : NotCopied {
  public:
   /// Throws Error when a tensor appears twice or does not require a gradient.
   Optimizer(std::vector<ParameterGroup> groups, double lr);
   virtual ~Optimizer() = default;
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
 
   /// Updates every parameter once. A step that throws, as for want of memory, is not counted.
   void step();
   /// Removes the gradients of all parameters.
   void zero_grad();
 
-  // These functions are for a step that is recorded once and launched many times (core/device_graph.h), behind some
-  // steps of step(). Call set_numbers() before the recording and before each launch, and count_launched_step() behind
+  // These functions are for a step that is recorded once and launched many times (core/device_graph.h), after some
+  // steps of step(). Call set_numbers() before the recording and before each launch, and count_launched_step() after
   // each launch that made the update.
 
   /// False if the numbers of a step cannot be set without its kernels.

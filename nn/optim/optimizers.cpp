@@ -108,14 +108,14 @@ void Sgd::update(const std::vector<Update>& updates) {
     }
     steps.push_back({.parameter = update.parameter,
                      .gradient = update.gradient,
-                     .velocity = options_.momentum != 0 ? velocity : Tensor(),
+                     .average = options_.momentum != 0 ? velocity : Tensor(),
                      .step = step_of(*update.group, first),
                      .changing = recorded_numbers<kernels::SgdStep>(*update.group)});
   }
   sgd_step(steps, guard());
   for (size_t i = 0; i < updates.size(); ++i) {  // only now, so that a step without memory can be taken once more
-    if (steps[i].velocity.defined()) {
-      updates[i].state->front() = steps[i].velocity;
+    if (steps[i].average.defined()) {
+      updates[i].state->front() = steps[i].average;
     }
   }
 }

@@ -76,26 +76,12 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 
 /// Attention in differentiable ops, for second derivatives.
 Tensor composed(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool causal, double scale) {
-  const DType wide = compute_dtype(q.dtype());
-  Tensor scores = matmul(mul(to(q, wide), scale), to(transpose(k, -2, -1), wide));
-  Tensor p;
-  if (causal || mask.defined()) {
-    // The keys that are hidden get the lowest finite number, which no search for Inf finds, in place of -infinity: a
-    // row that sees no key gets finite probabilities, which become 0.
-    const TensorOptions options{.dtype = wide, .device = q.device()};
-    const double lowest = wide == DType::float64 ? std::numeric_limits<double>::lowest()
-                                                 : static_cast<double>(std::numeric_limits<float>::lowest());
-    Tensor seen = causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask;
-    if (seen.dtype() != DType::boolean) {
-      seen = not_equal(mask.detach(), -kInfinity);
-      const Tensor none = zeros({}, {.dtype = mask.dtype(), .device = mask.device()});
-      scores = add(scores, to(where(seen, mask, none), wide));
-    }
-    p = where(seen, softmax(where(seen, scores, full({}, lowest, options)), -1), zeros({}, options));
-  } else {
-    p = softmax(scores, -1);
+  const AttentionScores scores = attention_scores(q, k, mask, causal, scale);
+  Tensor p = softmax(scores.z, -1);
+  if (scores.seen.defined()) {  // a row that sees no key gets finite probabilities, which become 0
+    p = where(scores.seen, p, zeros({}, {.dtype = p.dtype(), .device = p.device()}));
   }
-  return to(matmul(p, to(v, wide)), q.dtype());
+  return to(matmul(p, to(v, p.dtype())), q.dtype());
 }
 
 // --- by tiles -------------------------------------------------------------------------------------------------------
@@ -147,6 +133,24 @@ struct Matrices {
   [[nodiscard]] Matrices transposed() const { return {memory, batch, column, row}; }
 };
 
+/// The dtype that the device's library multiplies q, k and v in: their own, or float32 where it would convert numbers
+/// of 16 bits for each product anew.
+DType product_dtype(const Tensor& q) {
+  constexpr int64_t kSome = 64;
+  const kernels::MatmulCase product{.dtype = q.dtype(),
+                                    .m = kSome,
+                                    .n = kSome,
+                                    .k = kSome,
+                                    .a_row = kSome,
+                                    .a_column = 1,
+                                    .b_row = kSome,
+                                    .b_column = 1,
+                                    .c_row = kSome,
+                                    .wide = true};
+  const bool converts = kernels::matmul_kernels.at(kOp, q.device())->choose(product).converts;
+  return converts ? compute_dtype(q.dtype()) : q.dtype();
+}
+
 /// Attention as tiles of scores: some queries and all keys of one head, or of several heads where a library multiplies
 /// many matrices in one call. The shape alone decides the tiles, and with them the bits.
 class AttentionTiles {
@@ -154,6 +158,7 @@ class AttentionTiles {
   AttentionTiles(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& stats,
                  bool causal, double scale)
       : device_(q.device()),
+        factor_dtype_(product_dtype(q)),
         dtype_(compute_dtype(q.dtype())),
         images_(q.size(0)),
         heads_(q.size(1)),
@@ -163,9 +168,9 @@ class AttentionTiles {
         values_(v.size(3)),
         causal_(causal),
         scale_(scale),
-        q_(HeadsView::of(q, dtype_)),
-        k_(HeadsView::of(k, dtype_)),
-        v_(HeadsView::of(v, dtype_)),
+        q_(HeadsView::of(q, factor_dtype_)),
+        k_(HeadsView::of(k, factor_dtype_)),
+        v_(HeadsView::of(v, factor_dtype_)),
         mask_(HeadsView::plain(mask_rows(mask))),
         stats_(HeadsView::plain(stats)),
         along_images_(images_ > heads_) {
@@ -176,7 +181,7 @@ class AttentionTiles {
     row_ = (keys_ + kLine - 1) / kLine * kLine;
     const int64_t tile_bytes = kernels::attention_kernels.at(kOp, device_)->tile_bytes();  // of this device
     const bool batched = kernels::attention_kernels.table(kOp, device_).batched;
-    const int64_t rows = std::max<int64_t>(tile_bytes / (row_ * element_bytes()), 1);
+    const int64_t rows = std::max<int64_t>(tile_bytes / (row_ * bytes(dtype_)), 1);
     const bool repeats = batch_stride(q_) == 0 || batch_stride(k_) == 0 || batch_stride(v_) == 0;
     if (batched && !repeats) {
       batch_ = std::clamp<int64_t>(rows / std::min(kRows, queries_), 1, along_images_ ? images_ : heads_);
@@ -188,21 +193,23 @@ class AttentionTiles {
     }
   }
 
+  /// y is of product_dtype().
   void forward(const Tensor& y) const {
     const HeadsView out = HeadsView::plain(y);
     const int64_t parts = (queries_ + rows_ - 1) / rows_;
-    for_each_task(groups() * parts, rows_ * batch_ * row_, [&](int64_t number, std::byte* scratch) {
+    for_each_task(groups() * parts, score_bytes() + factor_bytes(), [&](int64_t number, std::byte* scratch) {
       const Task task = task_of(number / parts, number % parts);
       const Matrices scores = scores_in(scratch, task);
+      const Matrices p = scores_in(factor_bytes() == 0 ? scratch : scratch + score_bytes(), task);
       multiply(task, task.rows, task.keys, features_, of_queries(task, q_), of_keys(task, k_).transposed(), scores);
-      kernels::attention_kernels.at(kOp, device_)->softmax(tile_of(task), scores.memory);
-      multiply(task, task.rows, values_, task.keys, scores, of_keys(task, v_), of_queries(task, out));
+      kernels::attention_kernels.at(kOp, device_)->softmax(tile_of(task), scores.memory, p.memory);
+      multiply(task, task.rows, values_, task.keys, p, of_keys(task, v_), of_queries(task, out), /* wide= */ false);
     });
   }
 
-  /// Gradients that are undefined are not computed. dmask has no gaps.
+  /// Gradients that are undefined are not computed. They are of compute_dtype(). dmask has no gaps.
   void backward(const Tensor& dy, const Tensor& dq, const Tensor& dk, const Tensor& dv, const Tensor& dmask) const {
-    const HeadsView of_y = HeadsView::of(dy, dtype_);
+    const HeadsView of_y = HeadsView::of(dy, factor_dtype_);
     const HeadsView to_q = HeadsView::plain(dq);
     const HeadsView to_k = HeadsView::plain(dk);
     const HeadsView to_v = HeadsView::plain(dv);
@@ -212,22 +219,26 @@ class AttentionTiles {
         zero_(x);  // no query sees the last keys
       }
     }
-    const int64_t tile = rows_ * batch_ * row_;
     const int64_t parts = (queries_ + rows_ - 1) / rows_;
     const int64_t sums = parts == 1 ? 0 : batch_ * keys_ * std::max(features_, values_);
-    for_each_task(groups(), 2 * tile + sums, [&](int64_t group, std::byte* scratch) {
-      std::byte* const sum = scratch + 2 * tile * element_bytes();
+    const int64_t tiles_bytes = 2 * (score_bytes() + factor_bytes());
+    for_each_task(groups(), tiles_bytes + sums * bytes(dtype_), [&](int64_t group, std::byte* scratch) {
+      std::byte* const sum = scratch + tiles_bytes;
       for (int64_t part = parts - 1; part >= 0; --part) {  // the last queries see the most keys
         const Task task = task_of(group, part);
-        const Matrices p = scores_in(scratch, task);
-        const Matrices dz = scores_in(scratch + tile * element_bytes(), task);
+        const Matrices scores = scores_in(scratch, task);
+        const Matrices dscores = scores_in(scratch + score_bytes(), task);
+        std::byte* const factors = factor_bytes() == 0 ? scratch : scratch + 2 * score_bytes();
+        const Matrices p = scores_in(factors, task);
+        const Matrices dz = scores_in(factors + (factor_bytes() == 0 ? score_bytes() : factor_bytes()), task);
         const Matrices dy_rows = of_queries(task, of_y);
         const Matrices q_rows = of_queries(task, q_);
-        multiply(task, task.rows, task.keys, features_, q_rows, of_keys(task, k_).transposed(), p);
-        multiply(task, task.rows, task.keys, values_, dy_rows, of_keys(task, v_).transposed(), dz);
+        multiply(task, task.rows, task.keys, features_, q_rows, of_keys(task, k_).transposed(), scores);
+        multiply(task, task.rows, task.keys, values_, dy_rows, of_keys(task, v_).transposed(), dscores);
         const Matrices mask_rows = of_queries(task, to_mask);
         kernels::attention_kernels.at(kOp, device_)
-            ->softmax_backward(tile_of(task), p.memory, dz.memory, mask_rows.memory, mask_rows.batch);
+            ->softmax_backward(tile_of(task), scores.memory, dscores.memory, p.memory, dz.memory, mask_rows.memory,
+                               mask_rows.batch);
         if (dq.defined()) {
           multiply(task, task.rows, features_, task.keys, dz, of_keys(task, k_), of_queries(task, to_q));
         }
@@ -248,7 +259,12 @@ class AttentionTiles {
     int64_t first, rows, keys;
   };
 
-  [[nodiscard]] int64_t element_bytes() const { return static_cast<int64_t>(size_of(dtype_)); }
+  [[nodiscard]] static int64_t bytes(DType dtype) { return static_cast<int64_t>(size_of(dtype)); }
+  /// Bytes of a tile of scores, and of as many factors of products; 0: these are in the scores' place.
+  [[nodiscard]] int64_t score_bytes() const { return rows_ * batch_ * row_ * bytes(dtype_); }
+  [[nodiscard]] int64_t factor_bytes() const {
+    return factor_dtype_ == dtype_ ? 0 : rows_ * batch_ * row_ * bytes(factor_dtype_);
+  }
 
   /// The mask's numbers as (N, heads, L, S), with adjacent keys; undefined if there is none.
   [[nodiscard]] Tensor mask_rows(const Tensor& mask) const {
@@ -295,8 +311,8 @@ class AttentionTiles {
       return {};
     }
     const int64_t offset = task.image * x.image + task.head * x.head + row * x.row;
-    return {static_cast<std::byte*>(x.tensor.device_pointer()) + offset * element_bytes(), batch_stride(x), x.row,
-            x.column};
+    return {static_cast<std::byte*>(x.tensor.device_pointer()) + offset * bytes(x.tensor.dtype()), batch_stride(x),
+            x.row, x.column};
   }
   [[nodiscard]] Matrices of_queries(const Task& task, const HeadsView& x) const { return of_keys(task, x, task.first); }
   [[nodiscard]] Matrices scores_in(std::byte* scratch, const Task& task) const {
@@ -306,7 +322,7 @@ class AttentionTiles {
   [[nodiscard]] kernels::AttentionTile tile_of(const Task& task) const {
     const Matrices mask = of_queries(task, mask_);
     const Matrices stats = of_queries(task, stats_);
-    return {.dtype = dtype_,
+    return {.dtype = factor_dtype_,
             .batch = task.count,
             .rows = task.rows,
             .keys = task.keys,
@@ -321,18 +337,17 @@ class AttentionTiles {
             .stats_batch = stats.batch};
   }
 
-  /// `scratch` elements for each task.
   template <class F>
-  void for_each_task(int64_t tasks, int64_t scratch, F&& f) const {
-    kernels::attention_kernels.at(kOp, device_)
-        ->for_each_task(tasks, scratch * element_bytes(),
-                        [&](int64_t task, void* memory) { f(task, static_cast<std::byte*>(memory)); });
+  void for_each_task(int64_t tasks, int64_t scratch_bytes, F&& f) const {
+    kernels::attention_kernels.at(kOp, device_)->for_each_task(tasks, scratch_bytes, [&](int64_t task, void* memory) {
+      f(task, static_cast<std::byte*>(memory));
+    });
   }
 
-  /// c (m, n) = a (m, k) b (k, n) for each head.
+  /// c (m, n) = a (m, k) b (k, n) for each head; in the dtype of a and b if not `wide`.
   void multiply(const Task& task, int64_t m, int64_t n, int64_t k, const Matrices& a, const Matrices& b,
-                const Matrices& c) const {
-    const kernels::MatmulCase product{.dtype = dtype_,
+                const Matrices& c, bool wide = true) const {
+    const kernels::MatmulCase product{.dtype = factor_dtype_,
                                       .batch = task.count,
                                       .m = m,
                                       .n = n,
@@ -344,7 +359,8 @@ class AttentionTiles {
                                       .b_row = b.row,
                                       .b_column = b.column,
                                       .c_batch = c.batch,
-                                      .c_row = c.row};
+                                      .c_row = c.row,
+                                      .wide = wide};
     const auto library = kernels::matmul_kernels.at(kOp, device_);
     library->choose(product).multiply(product, a.memory, b.memory, /* bias= */ nullptr, c.memory, /* keep= */ nullptr);
   }
@@ -363,7 +379,8 @@ class AttentionTiles {
   }
 
   Device device_;
-  DType dtype_;
+  DType factor_dtype_;  ///< of q, k, v, dy, p and dz
+  DType dtype_;         ///< of scores and sums
   int64_t images_, heads_, queries_, keys_, features_, values_;
   bool causal_;
   double scale_;
@@ -374,14 +391,7 @@ class AttentionTiles {
   int64_t row_ = 1;    ///< from one row of scores to the next
 };
 
-/// The options as backward keeps them.
-struct Kept {
-  bool causal;
-  double scale;
-  bool by_definition;  ///< as in forward: the definition leaves no stats
-};
-
-Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& context) {
+Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const BackwardContext& context) {
   const Tensor q = context.saved(0);
   const Tensor k = context.saved(1);
   const Tensor v = context.saved(2);
@@ -444,6 +454,28 @@ Tensors backward_of(const Kept& kept, const Tensor& dy, const BackwardContext& c
 
 }  // namespace
 
+Tensors AttentionBackward::operator()(const Tensors& dy, const BackwardContext& context) const {
+  return backward_of(*this, dy[0], context);
+}
+
+AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
+  const DType wide = compute_dtype(q.dtype());
+  Tensor z = matmul(mul(to(q, wide), scale), to(transpose(k, -2, -1), wide));
+  if (!causal && !mask.defined()) {
+    return {.z = z, .seen = {}};
+  }
+  // The lowest finite number, which no search for Inf finds, in place of -infinity.
+  const double lowest = wide == DType::float64 ? std::numeric_limits<double>::lowest()
+                                               : static_cast<double>(std::numeric_limits<float>::lowest());
+  Tensor seen = causal ? causal_mask(q.size(2), k.size(2), q.device()) : mask;
+  if (seen.dtype() != DType::boolean) {
+    seen = not_equal(mask.detach(), -kInfinity);
+    const Tensor none = zeros({}, {.dtype = mask.dtype(), .device = mask.device()});
+    z = add(z, to(where(seen, mask, none), wide));
+  }
+  return {.z = where(seen, z, full({}, lowest, {.dtype = wide, .device = q.device()})), .seen = seen};
+}
+
 Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast_k, const Tensor& uncast_v,
                                     const AttentionOptions& options) {
   Op op(kOp);
@@ -457,12 +489,11 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
     return op.like(q, options.mask);
   }();
   check_arguments(q, k, v, mask, options);
-  const Kept kept{.causal = options.causal,
-                  .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))),
-                  .by_definition = attention_reference()};
-  const DType wide = compute_dtype(q.dtype());
+  const AttentionBackward kept{.causal = options.causal,
+                               .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))),
+                               .by_definition = attention_reference()};
   const Sizes y_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
-  Tensor y = empty_tokens(y_sizes, {.dtype = wide, .device = q.device()});
+  Tensor y = empty_tokens(y_sizes, {.dtype = product_dtype(q), .device = q.device()});
   Tensor stats;
   if (kept.by_definition) {
     copy_into(
@@ -471,7 +502,7 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
   } else if (y.numel() > 0 && k.size(2) > 0) {
     const NoGradGuard no_grad;
     const TracePause pause;
-    stats = empty({q.size(0), q.size(1), q.size(2), 2}, {.dtype = wide, .device = q.device()});
+    stats = empty({q.size(0), q.size(1), q.size(2), 2}, {.dtype = compute_dtype(q.dtype()), .device = q.device()});
     const OpScope scope([&] {
       const double products = static_cast<double>(q.size(3)) + static_cast<double>(v.size(3));
       return OpWork{.op = std::string(kOp),
@@ -484,8 +515,7 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
   }
   y = converted(y, q.dtype());
   op.describe({{"causal", kept.causal}, {"scale", kept.scale}});
-  return op.record({q, k, v, mask}, y, {q, k, v, mask, stats},
-                   [kept](const Tensor& dy, const BackwardContext& context) { return backward_of(kept, dy, context); });
+  return op.record({q, k, v, mask}, y, {q, k, v, mask, stats}, kept);
 }
 
 }  // namespace norma

@@ -6,6 +6,8 @@
 
 namespace norma {
 
+class BackwardContext;
+
 struct AttentionOptions {
   std::optional<double> scale = {};  ///< of the products q · k; without a value 1 / sqrt(E)
   bool causal = false;               ///< query i sees the keys 0 … i alone
@@ -16,7 +18,9 @@ struct AttentionOptions {
 
 /// Attention: softmax(scale · q kᵀ + mask) v over the keys, for each image and head. q (N, heads, L, E), k (N, heads,
 /// S, E), v (N, heads, S, Ev) of one floating dtype; the result is (N, heads, L, Ev) of that dtype. A query that sees
-/// no key gets zeros, as in PyTorch 2.5 and later. 16-bit numbers are computed in float32 and rounded once.
+/// no key gets zeros, as in PyTorch 2.5 and later. With 16 bits, sums
+/// and softmax are float32; operands of products have 16 bits where the device multiplies such numbers, so that
+/// probabilities and the gradients of scores are rounded, as in PyTorch's fused kernels.
 /// Any strides: q, k and v may be views of one tensor (N, L, 3, heads, E), and an operand is copied only if the
 /// rows or columns of its matrices are no runs of memory. The result is a view of memory in the order (N, L, heads,
 /// Ev), whatever q's: transpose(1, 2) and reshape to tokens (N, L, heads · Ev) move no element. Differentiable in q, k,
@@ -30,6 +34,23 @@ struct AttentionOptions {
 /// finite.
 Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                     const AttentionOptions& options = {});
+
+/// The scaled products of queries and keys, as differentiable ops, in the dtype of the computation: (N, heads, L, S).
+struct AttentionScores {
+  Tensor z;     ///< scale · q kᵀ + mask; the lowest finite number where a query does not see the key
+  Tensor seen;  ///< bool, broadcasts to z: where it does; undefined: everywhere
+};
+AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale);
+
+/// The backward function of a recorded call, whose Node has saved q, k, v and the mask as numbers 0 to 3. Whoever looks
+/// at a tape learns from it how the call was made: node.backward.target<AttentionBackward>().
+struct AttentionBackward {
+  bool causal;
+  double scale;
+  bool by_definition;  ///< attention_reference(), in forward: the definition leaves no stats
+
+  Tensors operator()(const Tensors& dy, const BackwardContext& context) const;
+};
 
 /// True iff attention_by_definition() (reference.h) computes attention in place of the device's kernels.
 /// NORMA_ATTENTION=reference, or the last call of set_attention_reference(), says so. Throws Error if NORMA_ATTENTION

@@ -41,11 +41,12 @@ void for_each_score_row(const AttentionTile& tile, T* scores, F&& f) {
   }
 }
 
-template <class T>
-void attention_rows(const AttentionTile& tile, T* scores) {
+template <class P>
+void attention_rows(const AttentionTile& tile, compute_t<P>* scores, P* p) {
+  using T = compute_t<P>;
   constexpr T kInfinity = std::numeric_limits<T>::infinity();
   const T scale = static_cast<T>(tile.scale);
-  for_each_score_row(tile, scores, [&](T* row, int64_t, const T* mask, T* stats, int64_t seen) {
+  for_each_score_row(tile, scores, [&](T* row, int64_t number, const T* mask, T* stats, int64_t seen) {
     const Lanes<T> least = broadcast(-kInfinity);
     Lanes<T> most = least;
     for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
@@ -67,15 +68,19 @@ void attention_rows(const AttentionTile& tile, T* scores) {
     });
     const double total = sum.total();
     const T factor = total == 0 ? T(0) : static_cast<T>(1 / total);
-    for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR { store(row + i, load(row + i, part) * factor, part); });
-    std::fill(row + seen, row + tile.keys, T(0));
+    P* const p_row = p + number * tile.row_stride;
+    for_each_lanes<T>(seen,
+                      [&](int64_t i, auto part) HWY_ATTR { store(p_row + i, load(row + i, part) * factor, part); });
+    std::fill(p_row + seen, p_row + tile.keys, P{});
     stats[0] = max;
     stats[1] = factor;
   });
 }
 
-template <class T>
-void attention_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T* dmask, int64_t dmask_batch) {
+template <class P>
+void attention_backward_rows(const AttentionTile& tile, compute_t<P>* scores, compute_t<P>* dscores, P* p, P* dz,
+                             compute_t<P>* dmask, int64_t dmask_batch) {
+  using T = compute_t<P>;
   const T scale = static_cast<T>(tile.scale);
   for_each_score_row(tile, scores, [&](T* row, int64_t number, const T* mask, const T* stats, int64_t seen) {
     const T max = stats[0];
@@ -83,41 +88,46 @@ void attention_backward_rows(const AttentionTile& tile, T* scores, T* dscores, T
     T* const drow = dscores + number * tile.row_stride;
     DoubleSum<T> sum;
     for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
-      const Lanes<T> p = exp(masked(row, scale, mask, i, part) - max) * factor;
-      store(row + i, p, part);
-      sum.lanes += to_double(keep(p * load(drow + i, part), part));
+      const Lanes<T> e = exp(masked(row, scale, mask, i, part) - max) * factor;
+      store(row + i, e, part);
+      sum.lanes += to_double(keep(e * load(drow + i, part), part));
     });
     const T projection = static_cast<T>(sum.total());
     T* const mask_row =
         dmask == nullptr ? nullptr : dmask + number / tile.rows * dmask_batch + number % tile.rows * tile.keys;
+    P* const p_row = p + number * tile.row_stride;
+    P* const dz_row = dz + number * tile.row_stride;
     for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
-      const Lanes<T> dz = load(row + i, part) * (load(drow + i, part) - projection);
-      store(drow + i, dz * scale, part);
+      const Lanes<T> probability = load(row + i, part);
+      const Lanes<T> dscore = probability * (load(drow + i, part) - projection);
+      store(dz_row + i, dscore * scale, part);
+      if constexpr (!std::is_same_v<P, T>) {
+        store(p_row + i, probability, part);
+      }
       if (mask_row != nullptr) {
-        store(mask_row + i, dz, part);
+        store(mask_row + i, dscore, part);
       }
     });
-    std::fill(row + seen, row + tile.keys, T(0));
-    std::fill(drow + seen, drow + tile.keys, T(0));
+    std::fill(p_row + seen, p_row + tile.keys, P{});
+    std::fill(dz_row + seen, dz_row + tile.keys, P{});
     if (mask_row != nullptr) {
       std::fill(mask_row + seen, mask_row + tile.keys, T(0));
     }
   });
 }
 
-void attention_softmax(const AttentionTile& tile, void* scores) {
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    attention_rows(tile, static_cast<T*>(scores));
+void attention_softmax(const AttentionTile& tile, void* scores, void* p) {
+  dispatch_any_floating("scaled_dot_product_attention", tile.dtype, [&]<class P>(P) {
+    attention_rows(tile, static_cast<compute_t<P>*>(scores), static_cast<P*>(p));
   });
 }
 
-void attention_softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask,
+void attention_softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* p, void* dz, void* dmask,
                                 int64_t dmask_batch) {
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    attention_backward_rows(tile, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask),
-                            dmask_batch);
+  dispatch_any_floating("scaled_dot_product_attention", tile.dtype, [&]<class P>(P) {
+    using T = compute_t<P>;
+    attention_backward_rows(tile, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<P*>(p),
+                            static_cast<P*>(dz), static_cast<T*>(dmask), dmask_batch);
   });
 }
 
@@ -127,9 +137,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace norma::kernels {
-
-HWY_EXPORT(attention_softmax);
-HWY_EXPORT(attention_softmax_backward);
 
 namespace {
 

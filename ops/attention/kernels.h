@@ -9,14 +9,14 @@
 namespace norma::kernels {
 
 /// Some queries of some heads: `batch` matrices of (rows, keys) scores, whose rows lie `row_stride` apart without gaps
-/// between the matrices. Float32 or float64.
+/// between the matrices. Scores, the mask and the stats are of compute_dtype(dtype).
 struct AttentionTile {
-  DType dtype = DType::float32;
+  DType dtype = DType::float32;  ///< of what is multiplied: q, k, v, dy, p and dz
   int64_t batch = 1, rows = 0, keys = 0, row_stride = 0;
   int64_t first_query = 0;  ///< the number of the first row's query
   double scale = 1;
   bool causal = false;         ///< query i sees the keys 0 … i alone
-  const void* mask = nullptr;  ///< numbers of `dtype` that are added, keys adjacent; or null
+  const void* mask = nullptr;  ///< numbers that are added, keys adjacent; or null
   int64_t mask_batch = 0, mask_row = 0;
   void* stats = nullptr;  ///< two numbers for each row
   int64_t stats_batch = 0;
@@ -41,12 +41,14 @@ struct AttentionKernels {
   /// share.
   void (*for_each_task)(int64_t tasks, int64_t scratch_bytes,
                         const std::function<void(int64_t task, void* scratch)>& run);
-  /// scores = p. Writes the stats.
-  void (*softmax)(const AttentionTile& tile, void* scores);
-  /// scores = p, by the stats; dscores, which are the gradient dp of p, become scale · dz, where
-  /// dz = p · (dp - sum(p · dp)). dmask, unless null, gets dz in place of each number of the mask: its matrices are
-  /// (rows, keys) without gaps in a row, dmask_batch apart.
-  void (*softmax_backward)(const AttentionTile& tile, void* scores, void* dscores, void* dmask, int64_t dmask_batch);
+  /// Writes p, which lies like the scores, and the stats. In float32 and float64, p is the scores' memory; else the
+  /// scores are overwritten.
+  void (*softmax)(const AttentionTile& tile, void* scores, void* p);
+  /// Writes p by the stats, and scale · dz, where dz = p · (dp - sum(p · dp)) and dp are the dscores. p and dz are the
+  /// memory of scores and dscores in float32 and float64; else both are overwritten. dmask, unless null, gets dz in
+  /// place of each number of the mask: its matrices are (rows, keys) without gaps in a row, dmask_batch apart.
+  void (*softmax_backward)(const AttentionTile& tile, void* scores, void* dscores, void* p, void* dz, void* dmask,
+                           int64_t dmask_batch);
 };
 
 extern const AttentionKernels attention_cpu, attention_cuda, attention_emulated;

@@ -2,7 +2,7 @@
 
 #include "core/buffer.h"
 #include "core/kernels.h"
-#include "core/op_call.h"
+#include "ops/conv/kernels.h"
 
 #include <array>
 

@@ -79,9 +79,7 @@ void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight,
   check(reach.h <= padded.h && reach.w <= padded.w, op,
         "weight: expected a kernel no larger than the padded input {}, got {}", to_string(padded), to_string(reach));
   if (bias.defined()) {
-    check_sizes(op, "bias", bias, {outputs});
-    check_dtype(op, "bias", bias, x.dtype());
-    check_device(op, "bias", bias, x.device());
+    check_like(op, "bias", bias, {outputs}, x);
   }
 }
 
@@ -182,9 +180,7 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
   const Sizes sizes{conv.n, conv.o, conv.oh, conv.ow};
   if (then.residual.defined()) {
-    check_sizes("conv2d_act", "residual", then.residual, sizes);
-    check_dtype("conv2d_act", "residual", then.residual, x.dtype());
-    check_device("conv2d_act", "residual", then.residual, x.device());
+    check_like("conv2d_act", "residual", then.residual, sizes, x);
   }
   if (sizes.numel() == 0 ||
       kernels::conv_kernels.table("conv2d", x.device()).choose(conv, Conv2dPass::forward).forward_act == nullptr) {
@@ -227,22 +223,17 @@ Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bi
                {"padding", Sizes{options.padding.h, options.padding.w}},
                {"dilation", Sizes{options.dilation.h, options.dilation.w}},
                {"groups", options.groups}});
-  return op.record({x, weight, bias}, y, {x_saved, weight_saved},
-                   [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
-                       const Tensor& dy, const BackwardContext& context) -> Tensors {
-                     Tensors gradients(3);
-                     if (context.needs_grad(0)) {
-                       gradients[0] = conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format);
-                     }
-                     if (context.needs_grad(1)) {
-                       gradients[1] =
-                           conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format);
-                     }
-                     if (context.needs_grad(2)) {
-                       gradients[2] = bias_gradient(dy, conv, format, context.create_graph());
-                     }
-                     return gradients;
-                   });
+  return op.record(
+      {x, weight, bias}, y, {x_saved, weight_saved},
+      [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
+          const Tensor& dy, const BackwardContext& context) -> Tensors {
+        return {
+            context.needs_grad(0) ? conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format) : Tensor(),
+            context.needs_grad(1)
+                ? conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format)
+                : Tensor(),
+            context.needs_grad(2) ? bias_gradient(dy, conv, format, context.create_graph()) : Tensor()};
+      });
 }
 
 Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
@@ -348,8 +339,8 @@ std::vector<std::string> conv2d_modes() {
   return {"fast", "exact"};
 }
 
-bool conv2d_is_exact() {
-  return conv2d_implementation(kCpu) == "exact";
+Conv2dMode conv2d_mode() {
+  return static_cast<Conv2dMode>(kernels::conv_cpu.implementations().mode());
 }
 
 }  // namespace norma

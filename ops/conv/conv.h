@@ -1,8 +1,10 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 #include "ops/pointwise/activation.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,7 +56,7 @@ void set_conv2d_implementation(const std::string& name, Device device = default_
 /// The name that was set last, by set_conv2d_implementation() or NORMA_CONV; "" if neither was.
 std::string conv2d_implementation(Device device = default_device());
 /// While one lives, the process has its implementation; then it has the one that it had before.
-class Conv2dImplementationGuard {
+class Conv2dImplementationGuard : NotCopied {
  public:
   /// Throws what set_conv2d_implementation() throws.
   explicit Conv2dImplementationGuard(const std::string& name, Device device = default_device())
@@ -62,16 +64,17 @@ class Conv2dImplementationGuard {
     set_conv2d_implementation(name, device);
   }
   ~Conv2dImplementationGuard() { set_conv2d_implementation(before_, device_); }
-  Conv2dImplementationGuard(const Conv2dImplementationGuard&) = delete;
-  Conv2dImplementationGuard& operator=(const Conv2dImplementationGuard&) = delete;
 
  private:
   Device device_;
   std::string before_;
 };
-/// "fast" and "exact". On CUDA they mean the same, since no plan of cuDNN's is Winograd's.
+/// The order of implementations: `exact` leaves Winograd's transforms out. On CUDA the modes mean the same, since no
+/// plan of cuDNN's is Winograd's.
+enum class Conv2dMode : uint8_t { fast, exact };
+/// Their names, in this order.
 std::vector<std::string> conv2d_modes();
-/// True iff set_conv2d_implementation() or NORMA_CONV said "exact" for the CPU.
-bool conv2d_is_exact();
+/// The CPU's mode, as set_conv2d_implementation() or NORMA_CONV named it last.
+Conv2dMode conv2d_mode();
 
 }  // namespace norma

@@ -31,22 +31,20 @@ void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
     matmul_cpu.column_sum(conv.dtype, conv.n * conv.oh * conv.ow, conv.o, /* stride= */ conv.o, dy, db);
     return;
   }
-  dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
-    using T = decltype(zero);
-    sum_planes(conv, static_cast<const T*>(dy), static_cast<T*>(db));
-  });
+  dispatch_any_floating("conv2d", conv.dtype,
+                        [&]<class T>(T) { sum_planes(conv, static_cast<const T*>(dy), static_cast<T*>(db)); });
 }
 
 Implementations<Conv2dImplementation>& implementations() {
-  static Implementations<Conv2dImplementation> list("conv2d", "NORMA_CONV",
-                                                    {conv2d_depthwise(), conv2d_onednn(), conv2d_eigen(),
-                                                     conv2d_winograd_4x4(), conv2d_winograd_2x2(), conv2d_reference()},
-                                                    *conv2d_through_float(), conv2d_modes());
+  static Implementations<Conv2dImplementation> list(
+      "conv2d", "NORMA_CONV",
+      {&conv2d_depthwise, conv2d_onednn, &conv2d_eigen, &conv2d_winograd_4x4, &conv2d_winograd_2x2, &conv2d_reference},
+      conv2d_through_float, conv2d_modes());
   return list;
 }
 
 const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
-  if (implementations().forced() == nullptr && implementations().chosen() != "exact") {
+  if (implementations().forced() == nullptr && conv2d_mode() == Conv2dMode::fast) {
     if (const Conv2dImplementation* const found = fastest_winograd(conv, pass); found != nullptr) {
       return *found;
     }

@@ -4,6 +4,7 @@
 
 #include "core/buffer.h"
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "core/simd/memory.h"
 #include "ops/conv/channels_last.h"
 #include "ops/conv/kernels.h"
@@ -273,7 +274,8 @@ int64_t register_bytes() {
   return HWY_MAX_BYTES;
 }
 
-void depthwise_forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y) {
+void depthwise_forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
+                       Storage* /* keep */) {
   dispatch_width(conv, [&](auto zero, auto width) {
     using T = decltype(zero);
     const Buffer<T> packed(packed_size<T>(conv));
@@ -320,47 +322,26 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels {
 
-HWY_EXPORT(register_bytes);
-HWY_EXPORT(depthwise_forward);
-HWY_EXPORT(depthwise_input_gradient);
-HWY_EXPORT(depthwise_weight_gradient);
-
 namespace {
 
 bool supports(const Conv2dCase& conv, Conv2dPass) {
   if (conv.dtype != DType::float32 && conv.dtype != DType::float64) {
     return false;
   }
-  const int64_t lanes = NORMA_SIMD_BEST(register_bytes)() / static_cast<int64_t>(size_of(conv.dtype));
+  const int64_t lanes = NORMA_SIMD_CALL(register_bytes)() / static_cast<int64_t>(size_of(conv.dtype));
   // The input gradient is a convolution of dy with padding k - 1 - padding, which must not be negative.
   return conv.groups == conv.c && conv.o == conv.c && conv.c >= lanes &&
          (conv.kw == 3 || conv.kw == 5 || conv.kw == 7) && conv.stride_h == 1 && conv.stride_w == 1 &&
          conv.dilation_h == 1 && conv.dilation_w == 1 && conv.padding_h < conv.kh && conv.padding_w < conv.kw;
 }
 
-void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
-             Storage* /* keep */) {
-  NORMA_SIMD_BEST(depthwise_forward)(conv, x, weight, bias, y);
-}
-
-void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
-  NORMA_SIMD_BEST(depthwise_input_gradient)(conv, dy, weight, dx);
-}
-
-void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
-  NORMA_SIMD_BEST(depthwise_weight_gradient)(conv, x, dy, dweight);
-}
-
 }  // namespace
 
-const Conv2dImplementation* conv2d_depthwise() {
-  static constexpr Conv2dImplementation implementation{.name = "depthwise",
-                                                       .supports = supports,
-                                                       .forward = forward,
-                                                       .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient};
-  return &implementation;
-}
+constinit const Conv2dImplementation conv2d_depthwise{.name = "depthwise",
+                                                      .supports = supports,
+                                                      .forward = NORMA_SIMD_CALL(depthwise_forward),
+                                                      .input_gradient = NORMA_SIMD_CALL(depthwise_input_gradient),
+                                                      .weight_gradient = NORMA_SIMD_CALL(depthwise_weight_gradient)};
 
 }  // namespace norma::kernels
 #endif

@@ -269,22 +269,11 @@ struct Passes {
   }
 };
 
-template <class T>
-void run_forward(const Conv2dCase& conv, const T* x, const T* weight, const T* bias, T* y) {
-  conv.channels_last ? Passes<T, true>{conv}.forward(x, weight, bias, y)
-                     : Passes<T, false>{conv}.forward(x, weight, bias, y);
-}
-
-template <class T>
-void run_input_gradient(const Conv2dCase& conv, const T* dy, const T* weight, T* dx) {
-  conv.channels_last ? Passes<T, true>{conv}.input_gradient(dy, weight, dx)
-                     : Passes<T, false>{conv}.input_gradient(dy, weight, dx);
-}
-
-template <class T>
-void run_weight_gradient(const Conv2dCase& conv, const T* x, const T* dy, T* dweight) {
-  conv.channels_last ? Passes<T, true>{conv}.weight_gradient(x, dy, dweight)
-                     : Passes<T, false>{conv}.weight_gradient(x, dy, dweight);
+/// Calls f(passes) for the dtype and the order of memory of a case.
+template <class F>
+void with_passes(const Conv2dCase& conv, F&& f) {
+  dispatch_floating("conv2d", conv.dtype,
+                    [&]<class T>(T) { conv.channels_last ? f(Passes<T, true>{conv}) : f(Passes<T, false>{conv}); });
 }
 
 int64_t weight_count(const Conv2dCase& conv) {
@@ -309,47 +298,41 @@ bool supports(const Conv2dCase& conv, Conv2dPass) {
 
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
              Storage* /* keep */) {
-  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_passes(conv, [&]<class T, bool kChannelsLast>(const Passes<T, kChannelsLast>& passes) {
     with_ordered_weight<T>(conv, weight, [&](const T* ordered) {
-      run_forward(conv, static_cast<const T*>(x), ordered, static_cast<const T*>(bias), static_cast<T*>(y));
+      passes.forward(static_cast<const T*>(x), ordered, static_cast<const T*>(bias), static_cast<T*>(y));
     });
   });
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
-  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_passes(conv, [&]<class T, bool kChannelsLast>(const Passes<T, kChannelsLast>& passes) {
     with_ordered_weight<T>(conv, weight, [&](const T* ordered) {
-      run_input_gradient(conv, static_cast<const T*>(dy), ordered, static_cast<T*>(dx));
+      passes.input_gradient(static_cast<const T*>(dy), ordered, static_cast<T*>(dx));
     });
   });
 }
 
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
-  dispatch_floating("conv2d", conv.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  with_passes(conv, [&]<class T, bool kChannelsLast>(const Passes<T, kChannelsLast>& passes) {
     const auto* xs = static_cast<const T*>(x);
     const auto* dys = static_cast<const T*>(dy);
     if (conv.weight_channels_last == conv.channels_last) {
-      run_weight_gradient(conv, xs, dys, static_cast<T*>(dweight));
+      passes.weight_gradient(xs, dys, static_cast<T*>(dweight));
       return;
     }
     const Buffer<T> ordered(weight_count(conv));
-    run_weight_gradient(conv, xs, dys, ordered.data());
+    passes.weight_gradient(xs, dys, ordered.data());
     reorder_weight(conv, ordered.data(), conv.weight_channels_last, static_cast<T*>(dweight));
   });
 }
 
 }  // namespace
 
-const Conv2dImplementation* conv2d_eigen() {
-  static constexpr Conv2dImplementation implementation{.name = "eigen",
-                                                       .supports = supports,
-                                                       .forward = forward,
-                                                       .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient};
-  return &implementation;
-}
+constinit const Conv2dImplementation conv2d_eigen{.name = "eigen",
+                                                  .supports = supports,
+                                                  .forward = forward,
+                                                  .input_gradient = input_gradient,
+                                                  .weight_gradient = weight_gradient};
 
 }  // namespace norma::kernels

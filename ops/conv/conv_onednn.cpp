@@ -220,16 +220,15 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
   execute_plain(conv, Conv2dPass::weight_gradient, false, std::array{writable(x), writable(dy), dweight});
 }
 
+constexpr Conv2dImplementation kImplementation{.name = "onednn",
+                                               .supports = supports,
+                                               .forward = forward,
+                                               .input_gradient = input_gradient,
+                                               .weight_gradient = weight_gradient,
+                                               .forward_act = forward_act};
+
 }  // namespace
 
-const Conv2dImplementation* conv2d_onednn() {
-  static constexpr Conv2dImplementation implementation{.name = "onednn",
-                                                       .supports = supports,
-                                                       .forward = forward,
-                                                       .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient,
-                                                       .forward_act = forward_act};
-  return &implementation;
-}
+constinit const Conv2dImplementation* const conv2d_onednn = &kImplementation;
 
 }  // namespace norma::kernels

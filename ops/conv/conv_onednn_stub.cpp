@@ -2,8 +2,6 @@
 
 namespace norma::kernels {
 
-const Conv2dImplementation* conv2d_onednn() {
-  return nullptr;
-}
+constinit const Conv2dImplementation* const conv2d_onednn = nullptr;
 
 }  // namespace norma::kernels

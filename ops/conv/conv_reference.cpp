@@ -61,8 +61,7 @@ void round_to(const std::vector<double>& sums, void* result) {
 }
 
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y, Storage*) {
-  dispatch(conv, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(conv, [&]<class T>(T) {
     const auto* const xs = static_cast<const T*>(x);
     const auto* const weights = static_cast<const T*>(weight);
     const auto* const biases = static_cast<const T*>(bias);
@@ -79,8 +78,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
-  dispatch(conv, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(conv, [&]<class T>(T) {
     const auto* const dys = static_cast<const T*>(dy);
     const auto* const weights = static_cast<const T*>(weight);
     std::vector<double> sums(static_cast<size_t>(conv.n * conv.c * conv.h * conv.w));
@@ -92,8 +90,7 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
 }
 
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
-  dispatch(conv, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch(conv, [&]<class T>(T) {
     const auto* const xs = static_cast<const T*>(x);
     const auto* const dys = static_cast<const T*>(dy);
     std::vector<double> sums(static_cast<size_t>(conv.o * (conv.c / conv.groups) * conv.kh * conv.kw));
@@ -110,13 +107,10 @@ bool supports(const Conv2dCase& conv, Conv2dPass) {
 
 }  // namespace
 
-const Conv2dImplementation* conv2d_reference() {
-  static constexpr Conv2dImplementation implementation{.name = "reference",
-                                                       .supports = supports,
-                                                       .forward = forward,
-                                                       .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient};
-  return &implementation;
-}
+constinit const Conv2dImplementation conv2d_reference{.name = "reference",
+                                                      .supports = supports,
+                                                      .forward = forward,
+                                                      .input_gradient = input_gradient,
+                                                      .weight_gradient = weight_gradient};
 
 }  // namespace norma::kernels

@@ -86,13 +86,10 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
 
 }  // namespace
 
-const Conv2dImplementation* conv2d_through_float() {
-  static constexpr Conv2dImplementation implementation{.name = "through_float",
-                                                       .supports = supports,
-                                                       .forward = forward,
-                                                       .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient};
-  return &implementation;
-}
+constinit const Conv2dImplementation conv2d_through_float{.name = "through_float",
+                                                          .supports = supports,
+                                                          .forward = forward,
+                                                          .input_gradient = input_gradient,
+                                                          .weight_gradient = weight_gradient};
 
 }  // namespace norma::kernels

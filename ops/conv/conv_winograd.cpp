@@ -288,12 +288,8 @@ double cost(const Conv2dCase& conv, int64_t step) {
 
 }  // namespace
 
-const Conv2dImplementation* conv2d_winograd_2x2() {
-  return &kImplementation<2>;
-}
-const Conv2dImplementation* conv2d_winograd_4x4() {
-  return &kImplementation<4>;
-}
+constinit const Conv2dImplementation conv2d_winograd_2x2 = kImplementation<2>;
+constinit const Conv2dImplementation conv2d_winograd_4x4 = kImplementation<4>;
 
 const Conv2dImplementation* fastest_winograd(const Conv2dCase& conv, Conv2dPass pass) {
   if (!supports(conv, pass)) {
@@ -305,7 +301,7 @@ const Conv2dImplementation* fastest_winograd(const Conv2dCase& conv, Conv2dPass 
   if (std::min(two, four) > flops(conv) / 2) {
     return nullptr;
   }
-  return two < four ? conv2d_winograd_2x2() : conv2d_winograd_4x4();
+  return two < four ? &conv2d_winograd_2x2 : &conv2d_winograd_4x4;
 }
 
 }  // namespace norma::kernels

@@ -1,15 +1,42 @@
 #pragma once
 
 #include "core/by_device.h"
-#include "core/op_call.h"
+#include "core/dtype.h"
 #include "core/storage.h"
 #include "ops/epilogue.h"
 #include "ops/implementations.h"
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 
 namespace norma::kernels {
+
+/// A convolution in plain numbers: x (n, c, h, w), weight (o, c / groups, kh, kw), y (n, o, oh, ow), all without gaps.
+struct Conv2dCase {
+  DType dtype = DType::float32;
+  bool channels_last = false;         ///< x and y lie as NHWC, else NCHW
+  bool weight_channels_last = false;  ///< weight lies as OHWI, else OIHW
+  int64_t n = 0, c = 0, h = 0, w = 0;
+  int64_t o = 0, kh = 0, kw = 0;
+  int64_t oh = 0, ow = 0;
+  int64_t stride_h = 1, stride_w = 1;
+  int64_t padding_h = 0, padding_w = 0;
+  int64_t dilation_h = 1, dilation_w = 1;
+  int64_t groups = 1;
+
+  friend auto operator<=>(const Conv2dCase&, const Conv2dCase&) = default;
+};
+
+enum class Conv2dPass : uint8_t { forward, input_gradient, weight_gradient };
+
+/// One pass of a convolution.
+struct Conv2dCall {
+  Conv2dCase conv;
+  Conv2dPass pass = Conv2dPass::forward;
+
+  friend auto operator<=>(const Conv2dCall&, const Conv2dCall&) = default;
+};
 
 /// The multiplications and additions of one pass; all three passes have the same number.
 inline double flops(const Conv2dCase& conv) {
@@ -38,26 +65,20 @@ struct Conv2dImplementation {
                       const Epilogue& epilogue, Storage* keep) = nullptr;
 };
 
-/// nullptr in a build without oneDNN.
-const Conv2dImplementation* conv2d_onednn();
-const Conv2dImplementation* conv2d_eigen();
+extern const Conv2dImplementation* const conv2d_onednn;  ///< nullptr in a build without oneDNN
+extern const Conv2dImplementation conv2d_eigen;
 /// Our own for 3x3 kernels with stride 1, in tiles of 2x2 or 4x4 outputs: see winograd.h.
-const Conv2dImplementation* conv2d_winograd_2x2();
-const Conv2dImplementation* conv2d_winograd_4x4();
+extern const Conv2dImplementation conv2d_winograd_2x2, conv2d_winograd_4x4;
 /// The faster of the two, or nullptr where others are faster.
 const Conv2dImplementation* fastest_winograd(const Conv2dCase& conv, Conv2dPass pass);
 /// Plain loops, in double. Only its name chooses it.
-const Conv2dImplementation* conv2d_reference();
-/// Our own kernels for depthwise convolutions with stride 1.
-const Conv2dImplementation* conv2d_depthwise();
+extern const Conv2dImplementation conv2d_reference;
+/// Our own kernels for depthwise convolutions: on the CPU with stride 1.
+extern const Conv2dImplementation conv2d_depthwise, conv2d_depthwise_cuda, conv2d_depthwise_emulated;
 /// bfloat16 and float16 through float32: converts the operands, calls the float32 implementation, and rounds.
-const Conv2dImplementation* conv2d_through_float();
-
+extern const Conv2dImplementation conv2d_through_float;
 /// The convolution of the device cuda, in a build with CUDA.
-const Conv2dImplementation* conv2d_cudnn();
-/// Our own kernels for depthwise convolutions on the devices cuda and cuda-emulated.
-const Conv2dImplementation* conv2d_depthwise_cuda();
-const Conv2dImplementation* conv2d_depthwise_emulated();
+extern const Conv2dImplementation conv2d_cudnn;
 
 struct ConvKernels {
   /// The implementation that does one pass of a case.

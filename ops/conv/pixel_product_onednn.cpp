@@ -108,7 +108,7 @@ bool forward_act(const Conv2dCase& conv, const void* x, const void* weight, cons
                            .c_row = conv.o};
   bool done = false;
   with_met_pixels(conv, x, [&](const void* met) {
-    done = matmul_onednn()->multiply_act(product, met, weight, bias, y, epilogue, keep);
+    done = matmul_onednn->multiply_act(product, met, weight, bias, y, epilogue, keep);
   });
   return done;
 }
@@ -130,11 +130,11 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
                            .b_column = 1,
                            .c_row = conv.c};
   if (!strided(conv)) {
-    matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, dx, /* keep= */ nullptr);
+    matmul_onednn->multiply(product, dy, weight, /* bias= */ nullptr, dx, /* keep= */ nullptr);
     return;
   }
   const Buffer<std::byte> met(pixels(conv) * pixel_bytes(conv));
-  matmul_onednn()->multiply(product, dy, weight, /* bias= */ nullptr, met.data(), /* keep= */ nullptr);
+  matmul_onednn->multiply(product, dy, weight, /* bias= */ nullptr, met.data(), /* keep= */ nullptr);
   scatter(conv, met.data(), static_cast<std::byte*>(dx));
 }
 
@@ -150,7 +150,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
                            .b_column = 1,
                            .c_row = conv.c};
   with_met_pixels(conv, x, [&](const void* met) {
-    matmul_onednn()->multiply(product, dy, met, /* bias= */ nullptr, dweight, /* keep= */ nullptr);
+    matmul_onednn->multiply(product, dy, met, /* bias= */ nullptr, dweight, /* keep= */ nullptr);
   });
 }
 

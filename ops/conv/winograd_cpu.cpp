@@ -402,12 +402,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::winograd {
 
-HWY_EXPORT(input);
-HWY_EXPORT(output);
-HWY_EXPORT(weight);
-HWY_EXPORT(output_gradient);
-HWY_EXPORT(weight_gradient);
-
 constinit const Kernels kernels_cpu{.input = NORMA_SIMD_CALL(input),
                                     .output = NORMA_SIMD_CALL(output),
                                     .weight = NORMA_SIMD_CALL(weight),

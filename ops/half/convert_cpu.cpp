@@ -3,6 +3,7 @@
 #include "core/simd/foreach_target.h"
 
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "core/simd/memory.h"
 #include "ops/half/convert.h"
 
@@ -53,14 +54,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels {
 
-HWY_EXPORT(widen);
 void widen(DType dtype, const void* x, int64_t rows, int64_t row_stride, int64_t columns, float* y) {
-  NORMA_SIMD_BEST(widen)(dtype, x, rows, row_stride, columns, y);
+  NORMA_SIMD_CALL(widen)(dtype, x, rows, row_stride, columns, y);
 }
 
-HWY_EXPORT(round_to);
 void round_to(DType dtype, const float* x, int64_t rows, int64_t row_stride, int64_t columns, void* y) {
-  NORMA_SIMD_BEST(round_to)(dtype, x, rows, row_stride, columns, y);
+  NORMA_SIMD_CALL(round_to)(dtype, x, rows, row_stride, columns, y);
 }
 
 }  // namespace norma::kernels

@@ -44,11 +44,10 @@ bool check_classes(std::string_view op, const Tensor& classes, int64_t count,
 }
 
 kernels::SoftmaxShape softmax_shape(const Tensors& tensors, int64_t axis) {
-  kernels::SoftmaxShape shape{.sizes = tensors[0].sizes(), .length = tensors[0].size(axis), .strides = {}, .steps = {}};
-  shape.sizes.erase(axis);
+  kernels::SoftmaxShape shape{
+      .sizes = tensors[0].sizes().without(axis), .length = tensors[0].size(axis), .strides = {}, .steps = {}};
   for (size_t i = 0; i < tensors.size(); ++i) {
-    shape.strides[i] = tensors[i].strides();
-    shape.strides[i].erase(axis);
+    shape.strides[i] = tensors[i].strides().without(axis);
     shape.steps[i] = tensors[i].stride(axis);
   }
   return shape;

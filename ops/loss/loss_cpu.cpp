@@ -229,7 +229,7 @@ void cross_entropy_rows(const CrossEntropyShape& shape, bool class_numbers, cons
         loss[row] = counts[row] * (log_sum[row] - static_cast<double>(logits[label]));
         continue;
       }
-      // loss = sum of q · (log_sum - x). Lanes behind the last class are 0 in q, and log_sum is finite or NaN.
+      // loss = sum of q · (log_sum - x). Lanes after the last class are 0 in q, and log_sum is finite or NaN.
       smoothed_target(shape, class_numbers, target, row, weights, work);
       DoubleSum<T> total;
       for_each_lanes<T>(shape.classes, [&](int64_t i, auto part) HWY_ATTR {
@@ -327,12 +327,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace norma::kernels {
-
-HWY_EXPORT(find_no_class);
-HWY_EXPORT(softmax);
-HWY_EXPORT(softmax_backward);
-HWY_EXPORT(cross_entropy);
-HWY_EXPORT(cross_entropy_backward);
 
 constinit const LossKernels loss_cpu{.find_no_class = NORMA_SIMD_CALL(find_no_class),
                                      .softmax = NORMA_SIMD_CALL(softmax),

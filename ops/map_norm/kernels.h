@@ -99,39 +99,42 @@ struct MapSources {
   double eps = 0;            ///< affine: added to the mean response
 };
 
-/// y = f(x)
-struct MapForward {
-  const void* x;
-  const void* numbers;  ///< of T, (numbers, maps)
-  void* y;
+/// The arrays of a call; null where it has none.
+struct MapArrays {
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  const void* numbers = nullptr;        ///< of T, (numbers, maps)
+  const void* through_stats = nullptr;  ///< of T, (5, maps): mean, mean_low, rstd, by, shift
+  double* sums = nullptr;               ///< (sums, maps)
+  void* result = nullptr;               ///< y or dx
 };
+inline constexpr int64_t kThroughStatsRows = 5;
 
-/// Sums over each map. Where there are no stats, also dx = dy * f'(x).
-struct MapSums {
-  const void* dy;
-  const void* x;
-  const void* numbers;
-  double* sums;  ///< (sums, maps)
-  void* dx;      ///< null where there are stats
+/// The same with types.
+template <class S, class T = compute_t<S>>
+struct TypedMapArrays {
+  const S* dy;
+  const S* x;
+  const T* numbers;
+  const T* through_stats;
+  double* sums;
+  S* result;
+
+  explicit TypedMapArrays(const MapArrays& a)
+      : dy(static_cast<const S*>(a.dy)),
+        x(static_cast<const S*>(a.x)),
+        numbers(static_cast<const T*>(a.numbers)),
+        through_stats(static_cast<const T*>(a.through_stats)),
+        sums(a.sums),
+        result(static_cast<S*>(a.result)) {}
 };
 
 /// The results that the sums lead to.
 struct MapNumbersBackward {
   double* sums;                                ///< overwritten
-  void* through_stats;                         ///< see MapGradient; null where there are no stats
+  void* through_stats;                         ///< see MapArrays; null where there are no stats
   double* parameters[kMaxMapParameters] = {};  ///< gradients; null: not wanted
 };
-
-/// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift. All but the first term come through the stats:
-/// a function without stats does not call it.
-struct MapGradient {
-  const void* dy;
-  const void* x;
-  const void* numbers;
-  const void* through_stats;  ///< of T, (5, maps): mean, mean_low, rstd, by, shift
-  void* dx;
-};
-inline constexpr int64_t kThroughStatsRows = 5;
 
 struct LocalResponseProblem {
   MapShape shape;
@@ -155,11 +158,15 @@ struct LocalResponse {
 /// dtype is that of x.
 struct MapNormKernels {
   void (*numbers)(DType dtype, const MapProblem& problem, const MapSources& sources, void* numbers);
-  void (*forward)(DType dtype, const MapProblem& problem, const MapForward& arrays);
-  void (*sums)(DType dtype, const MapProblem& problem, const MapSums& arrays);
+  /// y = f(x)
+  void (*forward)(DType dtype, const MapProblem& problem, const MapArrays& arrays);
+  /// The sums over each map. Where there are no stats, also dx = dy * f'(x).
+  void (*sums)(DType dtype, const MapProblem& problem, const MapArrays& arrays);
   void (*numbers_backward)(DType dtype, const MapProblem& problem, const MapSources& sources,
                            const MapNumbersBackward& arrays);
-  void (*gradient)(DType dtype, const MapProblem& problem, const MapGradient& arrays);
+  /// dx = dy * f'(x) + ((x - mean) - mean_low) * rstd * by + shift. All but the first term come through the stats: a
+  /// function without stats does not call it.
+  void (*gradient)(DType dtype, const MapProblem& problem, const MapArrays& arrays);
   void (*local_response)(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays);
 };
 

@@ -27,11 +27,11 @@ bool images_lie_apart(const Sizes& sizes, const Strides& strides) {
   return true;
 }
 
-/// The numbers of elements before and behind one axis of a dense tensor, in memory.
+/// The numbers of elements before and after one axis of a dense tensor, in memory.
 std::pair<int64_t, int64_t> around(const Sizes& sizes, const Strides& strides, int64_t axis) {
   int64_t outer = 1;
   int64_t inner = 1;
-  if (sizes[axis] == 1) {  // its stride says nothing: it may come first, or behind the images
+  if (sizes[axis] == 1) {  // its stride says nothing: it may come first, or after the images
     const int64_t images = axis == 1 ? sizes[0] : 1;
     return {images, images == 0 ? 0 : sizes.numel() / images};
   }
@@ -187,7 +187,7 @@ class MapCall {
     OpScope::set_implementation("maps");
     Tensor y = layout.empty(dtype_, device_);
     table()->forward(dtype_, problem_,
-                     {.x = x.device_pointer(), .numbers = numbers_.device_pointer(), .y = y.device_pointer()});
+                     {.x = x.device_pointer(), .numbers = numbers_.device_pointer(), .result = y.device_pointer()});
     return y;
   }
 
@@ -199,25 +199,20 @@ class MapCall {
     const bool has_stats = sources_.stats[0] != nullptr;
     const Tensor through_stats = has_stats ? per_map(kernels::kThroughStatsRows, compute_dtype(dtype_)) : Tensor{};
     Tensor dx = layout.empty(dtype_, device_);
-    table()->sums(dtype_, problem_,
-                  {.dy = dy.device_pointer(),
-                   .x = x.device_pointer(),
-                   .numbers = numbers_.device_pointer(),
-                   .sums = sums.device_pointer<double>(),
-                   .dx = has_stats ? nullptr : dx.device_pointer()});
-    kernels::MapNumbersBackward numbers{.sums = sums.device_pointer<double>(),
-                                        .through_stats = pointer_or_null(through_stats)};
+    const kernels::MapArrays arrays{.dy = dy.device_pointer(),
+                                    .x = x.device_pointer(),
+                                    .numbers = numbers_.device_pointer(),
+                                    .through_stats = pointer_or_null(through_stats),
+                                    .sums = sums.device_pointer<double>(),
+                                    .result = dx.device_pointer()};
+    table()->sums(dtype_, problem_, arrays);
+    kernels::MapNumbersBackward numbers{.sums = arrays.sums, .through_stats = pointer_or_null(through_stats)};
     for (size_t i = 0; i < gradients.size(); ++i) {
       numbers.parameters[i] = static_cast<double*>(pointer_or_null(gradients[i]));
     }
     table()->numbers_backward(dtype_, problem_, sources_, numbers);
     if (has_stats) {
-      table()->gradient(dtype_, problem_,
-                        {.dy = dy.device_pointer(),
-                         .x = x.device_pointer(),
-                         .numbers = numbers_.device_pointer(),
-                         .through_stats = through_stats.device_pointer(),
-                         .dx = dx.device_pointer()});
+      table()->gradient(dtype_, problem_, arrays);
     }
     return dx;
   }

@@ -51,7 +51,7 @@ struct EvoNormB0Options {
   Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// EvoNorm B0: y = x / max(sqrt(var_batch + eps), v * x + sqrt(var_instance + eps)) * weight + bias. var_batch is over
-/// N and all axes behind the channels, var_instance over those axes alone; both are biased. running_var: (C) or
+/// N and all axes after the channels, var_instance over those axes alone; both are biased. running_var: (C) or
 /// undefined. Training writes the batch's unbiased variance to it, but an empty batch leaves it alone; evaluation uses
 /// it for var_batch unless it is undefined. There is no running mean. The gradient of the maximum goes to the larger
 /// denominator. If the two differ by less than their dtype can say (a large eps), rounding decides. Throws Error in
@@ -65,7 +65,7 @@ struct EvoNormS0Options {
   Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// EvoNorm S0: y = x * sigmoid(v * x) / sqrt(var_group + eps) * weight + bias, with the biased variance over C /
-/// num_groups channels and all axes behind them. timm has 32 groups by default. The mean is not subtracted.
+/// num_groups channels and all axes after them. timm has 32 groups by default. The mean is not subtracted.
 Tensor evo_norm_s0(const Tensor& x, int64_t num_groups, const Tensor& v, const Tensor& weight = {},
                    const Tensor& bias = {}, const EvoNormS0Options& options = {});
 
@@ -74,7 +74,7 @@ struct FilterResponseNormOptions {
   Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Filter response norm (Singh and Krishnan, 2020), as in timm: x (N, C, …) of rank 3 to 5,
-/// y = max(x / sqrt(mean(x²) + eps) * weight + bias, tau), with the mean over all axes behind the channels. weight,
+/// y = max(x / sqrt(mean(x²) + eps) * weight + bias, tau), with the mean over all axes after the channels. weight,
 /// bias and tau, the threshold (TLU): (C) or undefined; without tau nothing is cut off. The paper also learns eps if
 /// there is one pixel.
 Tensor filter_response_norm(const Tensor& x, const Tensor& weight = {}, const Tensor& bias = {}, const Tensor& tau = {},
@@ -85,7 +85,7 @@ struct GlobalResponseNormOptions {
   Activation activation = Activation::identity;  ///< applied to y; relu costs no pass and no memory of its own
 };
 /// Global response norm (Woo et al., "ConvNeXt V2", 2023): x (N, C, …) of rank 3 to 5, y = x + weight * (x * n) + bias,
-/// n = g / (mean of g over the channels + eps), g = sqrt(sum of x² behind the channels). weight, bias: (C) or
+/// n = g / (mean of g over the channels + eps), g = sqrt(sum of x² after the channels). weight, bias: (C) or
 /// undefined; the network starts with both 0, so that y = x. A map of zeros has no gradient through its g, as in
 /// PyTorch's norm(); the formula alone would give NaN. The paper's code calls the parameters gamma and beta and keeps
 /// them along the last axis.

@@ -67,8 +67,26 @@ struct MapColumn {
   constexpr void set(int64_t row, double value) const { first[row * maps] = static_cast<T>(value); }
 };
 
-/// The rows of MapGradient::through_stats.
-enum ThroughStatsRow : int64_t { kMean, kMeanLow, kRstd, kBy, kShift };
+/// The rows of MapArrays::through_stats.
+enum ThroughStatsRow : int { kMean, kMeanLow, kRstd, kBy, kShift };
+
+/// The terms of a map that come through its stats.
+struct ThroughStats {
+  double mean = 0;
+  double mean_low = 0;
+  double rstd;
+  double by;
+  double shift = 0;
+
+  template <class T>
+  constexpr void write(const MapColumn<T>& to) const {
+    to.set(kMean, mean);
+    to.set(kMeanLow, mean_low);
+    to.set(kRstd, rstd);
+    to.set(kBy, by);
+    to.set(kShift, shift);
+  }
+};
 
 // Each struct below has
 //   numbers(m, map, response, to): the numbers of a map;
@@ -109,11 +127,8 @@ struct ThresholdNumbers : CommonNumbers {
   template <class T>
   static constexpr void finish(const Maps<T>& m, int64_t map, double, double, const MapColumn<double>& sums,
                                const MapColumn<T>& to) {
-    to.set(kMean, 0);
-    to.set(kMeanLow, 0);
-    to.set(kRstd, m.stat(kRstdRow, map));
-    to.set(kBy, -m.stat(kRstdRow, map) * m.parameter(0, map, 1) * sums[1] / m.pixels);
-    to.set(kShift, 0);
+    const double rstd = m.stat(kRstdRow, map);
+    ThroughStats{.rstd = rstd, .by = -rstd * m.parameter(0, map, 1) * sums[1] / m.pixels}.write(to);
   }
 };
 
@@ -141,11 +156,12 @@ struct GateNumbers : CommonNumbers {
     const int64_t group = m.set_of(MapSet::group, map);
     const double elements = static_cast<double>(m.size_of(MapSet::group)) * m.pixels;
     sums.set(2, sums[2] * m.parameter(1, map, 1));
-    to.set(kMean, m.stat(kMeanRow, group));
-    to.set(kMeanLow, m.stat(kMeanLowRow, group));
-    to.set(kRstd, m.stat(kRstdRow, group));
-    to.set(kBy, -m.stat(kRstdRow, group) * total / elements);
-    to.set(kShift, 0);
+    const double rstd = m.stat(kRstdRow, group);
+    ThroughStats{.mean = m.stat(kMeanRow, group),
+                 .mean_low = m.stat(kMeanLowRow, group),
+                 .rstd = rstd,
+                 .by = -rstd * total / elements}
+        .write(to);
   }
 };
 
@@ -194,11 +210,8 @@ struct EvoNumbers : CommonNumbers {
       by += through_batch * map_root(m, map);
       shift = through_batch * ((mean - m.channel_stat(kMeanRow, map)) + (mean_low - m.channel_stat(kMeanLowRow, map)));
     }
-    to.set(kMean, mean);
-    to.set(kMeanLow, mean_low);
-    to.set(kRstd, m.stat(kRstdRow, map));  // kept apart, since 1 / root² need not fit T
-    to.set(kBy, by);
-    to.set(kShift, shift);
+    // rstd is kept apart, since 1 / root² need not fit T.
+    ThroughStats{.mean = mean, .mean_low = mean_low, .rstd = m.stat(kRstdRow, map), .by = by, .shift = shift}.write(to);
   }
 };
 
@@ -242,11 +255,8 @@ struct AffineNumbers : CommonNumbers {
                                const MapColumn<double>& sums, const MapColumn<T>& to) {
     const double g = response(m, map);
     const double mean_response = mean(m, total_response);
-    to.set(kMean, 0);
-    to.set(kMeanLow, 0);
-    to.set(kRstd, inverse(g));
-    to.set(kBy, (dn(m, map, sums) - total / static_cast<double>(m.channels)) / mean_response);
-    to.set(kShift, 0);
+    const double by = (dn(m, map, sums) - total / static_cast<double>(m.channels)) / mean_response;
+    ThroughStats{.rstd = inverse(g), .by = by}.write(to);
     sums.set(1, sums[1] * (g * (g / mean_response)));
   }
 };

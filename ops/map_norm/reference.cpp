@@ -8,7 +8,7 @@ namespace norma::formula {
 
 namespace {
 
-/// The places of the elements of x along the axes before the channels, of the channels, and behind them.
+/// The places of the elements of x along the axes before the channels, of the channels, and after them.
 struct Places {
   explicit Places(const Arguments& a) {
     const int64_t axis = a.axis < 0 ? a.axis + a.sizes.size() : a.axis;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 #include "ops/map_norm/norms.h"
 
@@ -45,18 +46,14 @@ struct Gradient {
 };
 
 /// All numbers that depend on the inputs, in the order of their making.
-class Numbers {
+class Numbers : NotCopied {
  public:
-  Numbers() = default;
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-
   /// A new input.
   Number input(Wide value) { return record(value, {}, 0); }
   /// f(a, b), with its derivatives by each. A constant has none.
   Number record(Wide value, const Number& a, Wide by_a, const Number& b = {}, Wide by_b = 0);
 
-  /// The gradient of sum(dy · y) by the first `count` inputs behind `first`. `by_output`: a size is the sum over the
+  /// The gradient of sum(dy · y) by the first `count` inputs after `first`. `by_output`: a size is the sum over the
   /// outputs of |dy · dy/dx|; else it is the sum over all ways from an output to the input, which is as quick as the
   /// gradient itself.
   [[nodiscard]] Gradient gradient(const std::vector<Number>& y, const std::vector<double>& dy, bool by_output) const;
@@ -157,12 +154,10 @@ Formula seed_norm();
 Formula standardized_weight(std::optional<double> gamma = {});
 
 /// A formula at one input.
-class Evaluation {
+class Evaluation : NotCopied {
  public:
   Evaluation(const Formula& formula, const Tensor& x, const std::vector<std::pair<std::string, Tensor>>& parameters,
              double eps, int64_t axis = 1);
-  Evaluation(const Evaluation&) = delete;
-  Evaluation& operator=(const Evaluation&) = delete;
 
   [[nodiscard]] const std::vector<Number>& output() const { return y_; }
   /// By the name of the parameter; "x" for the input. Sizes as in Numbers::gradient().

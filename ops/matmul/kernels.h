@@ -1,15 +1,32 @@
 #pragma once
 
 #include "core/by_device.h"
-#include "core/op_call.h"
+#include "core/dtype.h"
 #include "core/storage.h"
 #include "ops/epilogue.h"
 #include "ops/implementations.h"
 
+#include <compare>
 #include <cstdint>
 #include <string_view>
 
 namespace norma::kernels {
+
+/// `batch` products c = a b + bias of a (m, k) and b (k, n), in plain numbers. Strides are in elements. In a and b
+/// either the rows or the columns are runs of memory: one of the two strides is 1, the other at least the length of a
+/// run. c's columns are adjacent. At most one of a_batch and b_batch is 0 when batch > 1. m, n > 0; k may be 0.
+struct MatmulCase {
+  DType dtype = DType::float32;
+  int64_t batch = 1, m = 0, n = 0, k = 0;
+  int64_t a_batch = 0, a_row = 0, a_column = 0;  ///< a_batch and b_batch may be 0: the same matrix every time
+  int64_t b_batch = 0, b_row = 0, b_column = 0;
+  int64_t c_batch = 0, c_row = 0;
+  bool wide = false;  ///< c is of compute_dtype(dtype), and not rounded to 16 bits
+
+  [[nodiscard]] DType c_dtype() const { return wide ? compute_dtype(dtype) : dtype; }
+
+  friend auto operator<=>(const MatmulCase&, const MatmulCase&) = default;
+};
 
 /// The multiplications and additions of all products.
 inline double flops(const MatmulCase& product) {
@@ -33,13 +50,13 @@ struct MatmulImplementation {
   /// multiply() with an epilogue. Returns false and leaves c unwritten if it has none for the case; nullptr: for none.
   bool (*multiply_act)(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                        const Epilogue& epilogue, Storage* keep) = nullptr;
+  bool converts = false;  ///< it multiplies 16-bit operands as float32, into which it converts them
 };
 
-/// nullptr in a build without oneDNN.
-const MatmulImplementation* matmul_onednn();
-const MatmulImplementation* matmul_eigen();
+extern const MatmulImplementation* const matmul_onednn;  ///< nullptr in a build without oneDNN
+extern const MatmulImplementation matmul_eigen;
 /// bfloat16 and float16 through float32: converts the operands, calls the float32 implementation, and rounds.
-const MatmulImplementation* matmul_through_float();
+extern const MatmulImplementation matmul_through_float;
 
 struct MatmulKernels {
   /// The implementation that does a case.

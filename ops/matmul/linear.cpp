@@ -27,9 +27,7 @@ void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight,
         "x: expected {} features in the last axis, as weight {} has, got {} (sizes {})", weight.size(1),
         to_string(weight.sizes()), x.size(-1), to_string(x.sizes()));
   if (bias.defined()) {
-    check_sizes(op, "bias", bias, {weight.size(0)});
-    check_dtype(op, "bias", bias, x.dtype());
-    check_device(op, "bias", bias, x.device());
+    check_like(op, "bias", bias, {weight.size(0)}, x);
   }
 }
 
@@ -181,9 +179,7 @@ Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
 
 void check_operand(std::string_view name, const Tensor& operand, const Sizes& sizes, const Tensor& x) {
   if (operand.defined()) {
-    check_sizes("linear_act", name, operand, sizes);
-    check_dtype("linear_act", name, operand, x.dtype());
-    check_device("linear_act", name, operand, x.device());
+    check_like("linear_act", name, operand, sizes, x);
   }
 }
 

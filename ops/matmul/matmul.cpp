@@ -249,14 +249,9 @@ Tensor product(const Op& op, const Tensor& a, const Tensor& b) {
   return op.record(
       {a, b}, out, {a_saved, b_saved},
       [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& context) -> Tensors {
-        Tensors gradients(2);
-        if (context.needs_grad(0)) {
-          gradients[0] = sum_to_size(matmul(dy, transpose(context.saved(1), -2, -1)), a_sizes);
-        }
-        if (context.needs_grad(1)) {
-          gradients[1] = right_gradient(context.saved(0), dy, b_sizes);
-        }
-        return gradients;
+        return {
+            context.needs_grad(0) ? sum_to_size(matmul(dy, transpose(context.saved(1), -2, -1)), a_sizes) : Tensor(),
+            context.needs_grad(1) ? right_gradient(context.saved(0), dy, b_sizes) : Tensor()};
       });
 }
 

@@ -36,15 +36,14 @@ void sum_columns(int64_t rows, int64_t columns, int64_t stride, const T* x, T* s
 }
 
 void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums) {
-  dispatch_any_floating("sum", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_any_floating("sum", dtype, [&]<class T>(T) {
     sum_columns(rows, columns, stride, static_cast<const T*>(x), static_cast<T*>(sums));
   });
 }
 
 Implementations<MatmulImplementation>& implementations() {
-  static Implementations<MatmulImplementation> list("matmul", "NORMA_MATMUL", {matmul_onednn(), matmul_eigen()},
-                                                    *matmul_through_float());
+  static Implementations<MatmulImplementation> list("matmul", "NORMA_MATMUL", {matmul_onednn, &matmul_eigen},
+                                                    matmul_through_float);
   return list;
 }
 
@@ -52,7 +51,7 @@ const MatmulImplementation& choose(const MatmulCase& product) {
   // A primitive's call costs about as much as Eigen's whole product of small matrices.
   constexpr int64_t kSmall = 16 * 16 * 16;
   if (implementations().forced() == nullptr && product.batch * product.m * product.n * product.k <= kSmall) {
-    return matmul_eigen()->supports(product) ? *matmul_eigen() : *matmul_through_float();
+    return matmul_eigen.supports(product) ? matmul_eigen : matmul_through_float;
   }
   return implementations().choose(product);
 }

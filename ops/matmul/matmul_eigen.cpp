@@ -72,8 +72,7 @@ bool supports(const MatmulCase& product) {
 
 void multiply_any(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                   Storage* /* keep */) {
-  dispatch_floating("matmul", product.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("matmul", product.dtype, [&]<class T>(T) {
     multiply(product, static_cast<const T*>(a), static_cast<const T*>(b), static_cast<const T*>(bias),
              static_cast<T*>(c));
   });
@@ -81,9 +80,6 @@ void multiply_any(const MatmulCase& product, const void* a, const void* b, const
 
 }  // namespace
 
-const MatmulImplementation* matmul_eigen() {
-  static constexpr MatmulImplementation implementation{.name = "eigen", .supports = supports, .multiply = multiply_any};
-  return &implementation;
-}
+constinit const MatmulImplementation matmul_eigen{.name = "eigen", .supports = supports, .multiply = multiply_any};
 
 }  // namespace norma::kernels

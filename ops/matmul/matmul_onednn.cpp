@@ -63,8 +63,9 @@ std::unique_ptr<onednn::Plan> make_transposed(const MatmulCase& p) {
   const auto type = onednn::data_type(p.dtype);
   const memory::desc a = matrices(type, 1, 0, p.k, p.m, p.a_column, p.a_row);
   const memory::desc b = matrices(type, 1, 0, p.n, p.k, p.b_column, p.b_row);
-  const memory::desc c = matrices(type, 1, 0, p.n, p.m, 1, p.c_row);
-  const auto descriptor = onednn::matmul(b, a, {}, matrices(type, 1, 0, p.n, p.m, p.m, 1));
+  const auto c_type = onednn::data_type(p.c_dtype());
+  const memory::desc c = matrices(c_type, 1, 0, p.n, p.m, 1, p.c_row);
+  const auto descriptor = onednn::matmul(b, a, {}, matrices(c_type, 1, 0, p.n, p.m, p.m, 1));
   auto plan = std::make_unique<onednn::Plan>(dnnl::matmul(descriptor), descriptor.scratchpad_desc());
   plan->add_input(DNNL_ARG_WEIGHTS, a, descriptor.weights_desc());
   plan->add_input(DNNL_ARG_SRC, b, descriptor.src_desc());
@@ -80,7 +81,7 @@ std::unique_ptr<onednn::Plan> make_product(const MatmulCase& p, bool has_bias, b
   const auto type = onednn::data_type(p.dtype);
   const memory::desc a = matrices(type, p.batch, p.a_batch, p.m, p.k, p.a_row, p.a_column);
   const memory::desc b = matrices(type, p.batch, p.b_batch, p.k, p.n, p.b_row, p.b_column);
-  const memory::desc c = matrices(type, p.batch, p.c_batch, p.m, p.n, p.c_row, 1);
+  const memory::desc c = matrices(onednn::data_type(p.c_dtype()), p.batch, p.c_batch, p.m, p.n, p.c_row, 1);
   const memory::dims row = p.batch == 1 ? memory::dims{1, p.n} : memory::dims{1, 1, p.n};
   const memory::dims row_strides = p.batch == 1 ? memory::dims{p.n, 1} : memory::dims{p.n, p.n, 1};
   const memory::desc numbers_of_a_row(row, type, row_strides);
@@ -148,12 +149,11 @@ void multiply(const MatmulCase& product, const void* a, const void* b, const voi
         "oneDNN: has no primitive for this product");
 }
 
+constexpr MatmulImplementation kImplementation{
+    .name = "onednn", .supports = supports, .multiply = multiply, .multiply_act = multiply_act};
+
 }  // namespace
 
-const MatmulImplementation* matmul_onednn() {
-  static constexpr MatmulImplementation implementation{
-      .name = "onednn", .supports = supports, .multiply = multiply, .multiply_act = multiply_act};
-  return &implementation;
-}
+constinit const MatmulImplementation* const matmul_onednn = &kImplementation;
 
 }  // namespace norma::kernels

@@ -2,8 +2,6 @@
 
 namespace norma::kernels {
 
-const MatmulImplementation* matmul_onednn() {
-  return nullptr;
-}
+constinit const MatmulImplementation* const matmul_onednn = nullptr;
 
 }  // namespace norma::kernels

@@ -30,7 +30,7 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
   const Buffer<float> wide_a(a_count * p.m * p.k);
   const Buffer<float> wide_b(b_count * p.k * p.n);
   const Buffer<float> wide_bias(p.n);
-  const Buffer<float> wide_c(p.batch * p.m * p.n);
+  const Buffer<float> wide_c(p.wide ? 0 : p.batch * p.m * p.n);
   widen_operand(p.dtype, a, a_count, p.a_batch, a_rows ? p.m : p.k, a_rows ? p.a_row : p.a_column, a_rows ? p.k : p.m,
                 wide_a.data());
   widen_operand(p.dtype, b, b_count, p.b_batch, b_rows ? p.k : p.n, b_rows ? p.b_row : p.b_column, b_rows ? p.n : p.k,
@@ -46,12 +46,13 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
   wide.b_batch = p.b_batch == 0 ? 0 : p.k * p.n;
   wide.b_row = b_rows ? p.n : 1;
   wide.b_column = b_rows ? 1 : p.k;
-  wide.c_batch = p.m * p.n;
-  wide.c_row = p.n;
+  if (!p.wide) {
+    wide.c_batch = p.m * p.n;
+    wide.c_row = p.n;
+  }
   matmul_cpu.choose(wide).multiply(wide, wide_a.data(), wide_b.data(), bias == nullptr ? nullptr : wide_bias.data(),
-                                   wide_c.data(),
-                                   /* keep= */ nullptr);
-  for (int64_t i = 0; i < p.batch; ++i) {
+                                   p.wide ? c : wide_c.data(), /* keep= */ nullptr);
+  for (int64_t i = 0; i < p.batch && !p.wide; ++i) {
     const auto offset = static_cast<size_t>(i * p.c_batch) * size_of(p.dtype);
     round_to(p.dtype, wide_c.data() + i * p.m * p.n, p.m, p.c_row, p.n, static_cast<std::byte*>(c) + offset);
   }
@@ -59,10 +60,7 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
 
 }  // namespace
 
-const MatmulImplementation* matmul_through_float() {
-  static constexpr MatmulImplementation implementation{
-      .name = "through_float", .supports = supports, .multiply = multiply};
-  return &implementation;
-}
+constinit const MatmulImplementation matmul_through_float{
+    .name = "through_float", .supports = supports, .multiply = multiply, .converts = true};
 
 }  // namespace norma::kernels

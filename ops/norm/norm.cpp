@@ -138,8 +138,10 @@ Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& we
 Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions& options, const ActOptions& then) {
   constexpr std::string_view op = "rms_norm_2d";
   check_rank(op, "input", x, 4);
-  return norm_act(x, {.reduce = {1}, .affine = {1}, .eps = options.eps, .centring = Centring::none}, weight, {}, then,
-                  nullptr, op);
+  check(options.num_groups >= 1, op, "num_groups: expected at least 1, got {}", options.num_groups);
+  return norm_act(
+      x, {.reduce = {1}, .affine = {1}, .groups = options.num_groups, .eps = options.eps, .centring = Centring::none},
+      weight, {}, then, nullptr, op);
 }
 
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight,

@@ -131,9 +131,11 @@ Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& we
                 const RmsNormOptions& options = {}, const ActOptions& then = {});
 
 struct RmsNorm2dOptions {
-  double eps = 1e-6;  ///< as in timm
+  double eps = 1e-6;       ///< as in timm
+  int64_t num_groups = 1;  ///< of neighbours among the channels, each with a root mean square of its own
 };
-/// RMS norm over the channels of (N, C, H, W), at each pixel. weight: (C).
+/// RMS norm over the channels of (N, C, H, W), at each pixel. weight: (C). Throws Error when num_groups does not divide
+/// C.
 Tensor rms_norm_2d(const Tensor& x, const Tensor& weight = {}, const RmsNorm2dOptions& options = {},
                    const ActOptions& then = {});
 

@@ -46,45 +46,25 @@ struct LambStep {
   double rate = 0;
 };
 
-// What the kernels work on: `count` elements that lie side by side, in one or more arrays. Where `changing` is not
-// null, it lies on the device, and its numbers count when the kernel runs, in the place of `step`: those of a captured
-// step.
-
-/// A parameter p of SGD with its gradient; v may be null.
-struct SgdItem {
+/// A parameter p with its gradient and its averages: `count` elements that lie side by side in each array. Where
+/// `changing` is not null, it lies on the device, and its numbers count when the kernel runs, in the place of `step`:
+/// those of a captured step.
+template <class Step>
+struct StepItem {
   int64_t count = 0;
   void* p = nullptr;
   const void* gradient = nullptr;
-  void* v = nullptr;
-  SgdStep step;
-  const SgdStep* changing = nullptr;
+  void* m = nullptr;       ///< of SGD: the velocity v, or null
+  void* v = nullptr;       ///< of SGD: null
+  void* result = nullptr;  ///< p; of LAMB: its direction u
+  Step step;
+  const Step* changing = nullptr;
+  const double* divisor = nullptr;  ///< of LAMB, on the device; null: 1
+  double* squares = nullptr;        ///< of LAMB, on the device: the sums of the squares of p, before the step, and of u
 };
-
-/// A parameter p of AdamW with its gradient and both averages.
-struct AdamWItem {
-  int64_t count = 0;
-  void* p = nullptr;
-  const void* gradient = nullptr;
-  void* m = nullptr;
-  void* v = nullptr;
-  AdamWStep step;
-  const AdamWStep* changing = nullptr;
-};
-
-/// A parameter p of LAMB with its gradient, both averages and its direction u.
-struct LambItem {
-  int64_t count = 0;
-  void* p = nullptr;
-  const void* gradient = nullptr;
-  void* m = nullptr;
-  void* v = nullptr;
-  void* u = nullptr;
-  const double* divisor = nullptr;  ///< on the device; null: 1
-  double* p_squares = nullptr;      ///< on the device: the sums of the squares of p, before the step, and of u
-  double* u_squares = nullptr;
-  LambStep step;
-  const LambStep* changing = nullptr;
-};
+using SgdItem = StepItem<SgdStep>;
+using AdamWItem = StepItem<AdamWStep>;
+using LambItem = StepItem<LambStep>;
 
 /// Numbers x, and where the sum of their squares goes, on the device.
 struct SquaresItem {

@@ -4,43 +4,29 @@
 #include "core/factory.h"
 #include "core/op.h"
 
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace norma {
 namespace {
 
 /// What one call of a kernel's function takes: the items of one dtype on one device.
 template <class Item>
-struct Batch {
-  Device device;
-  DType dtype;
-  std::vector<Item> items;
-};
-template <class Item>
-class Batches {
- public:
-  void add(const Tensor& like, const Item& item) {
-    for (Batch<Item>& batch : batches_) {
-      if (batch.device == like.device() && batch.dtype == like.dtype()) {
-        batch.items.push_back(item);
-        return;
-      }
-    }
-    batches_.push_back({.device = like.device(), .dtype = like.dtype(), .items = {item}});
-  }
-  [[nodiscard]] auto begin() const { return batches_.begin(); }
-  [[nodiscard]] auto end() const { return batches_.end(); }
+using Batches = std::map<std::pair<Device, DType>, std::vector<Item>>;
 
- private:
-  std::vector<Batch<Item>> batches_;
-};
+template <class Item>
+void add_to(Batches<Item>& batches, const Tensor& like, const Item& item) {
+  batches[{like.device(), like.dtype()}].push_back(item);
+}
 
 const double* numbers_or_null(const Tensor& x) {
   return x.defined() ? x.device_pointer<double>() : nullptr;
 }
 
-/// Calls change(table, batch) for each batch, with one entry in a profile: bytes(x) for each x of `all`.
+/// Calls change(table, dtype, items) for each batch, with one entry in a profile: bytes(x) for each x of `all`.
 template <class Item, class All, class Bytes, class Change>
 void run(const Op& op, const Batches<Item>& batches, const All& all, const Bytes& bytes, const Change& change) {
   const OpScope scope([&] {
@@ -50,18 +36,45 @@ void run(const Op& op, const Batches<Item>& batches, const All& all, const Bytes
     }
     return work;
   });
-  for (const Batch<Item>& batch : batches) {
-    change(kernels::optimizer_kernels.at(op, batch.device), batch);
+  for (const auto& [key, items] : batches) {
+    change(kernels::optimizer_kernels.at(op, key.first), key.second, items);
   }
 }
 
-/// What a step of AdamW or LAMB reads and writes.
+/// What a step reads and writes: only the gradient is not written.
 template <class Update>
 double bytes_of_update(const Update& update) {
   return 2 * bytes_of(update.parameter, update.average, update.square_average) + bytes_of(update.gradient);
 }
 
-/// Calls change(table, batch) on the elements of all tensors, and writes them back where they do not lie side by side.
+/// An update as kernels take it.
+template <class Step>
+kernels::StepItem<Step> item_of(const Op& op, const StepUpdate<Step>& update) {
+  check_device(op, "gradient", update.gradient, update.parameter.device());
+  return {.count = update.parameter.numel(),
+          .p = update.parameter.device_pointer(),
+          .gradient = update.gradient.device_pointer(),
+          .m = pointer_or_null(update.average),
+          .v = pointer_or_null(update.square_average),
+          .result = update.parameter.device_pointer(),
+          .step = update.step,
+          .changing = update.changing};
+}
+
+/// One step by this kernel.
+template <class Step, class Kernel>
+void make_step(const Op& op, const std::vector<StepUpdate<Step>>& updates, const Tensor& guard, Kernel kernel) {
+  Batches<kernels::StepItem<Step>> batches;
+  for (const StepUpdate<Step>& update : updates) {
+    add_to(batches, update.parameter, item_of(op, update));
+  }
+  run(op, batches, updates, bytes_of_update<StepUpdate<Step>>, [&](const auto& table, DType dtype, const auto& items) {
+    ((*table).*kernel)(dtype, items, numbers_or_null(guard));
+  });
+}
+
+/// Calls change(table, dtype, items) on the elements of all tensors, and writes them back where they do not lie side by
+/// side.
 template <class F>
 void change_in_place(const Op& op, const Tensors& xs, const F& change) {
   Tensors dense;
@@ -69,7 +82,7 @@ void change_in_place(const Op& op, const Tensors& xs, const F& change) {
   for (const Tensor& x : xs) {
     check_floating(op, "x", x);
     dense.push_back(is_non_overlapping_and_dense(x) ? x : copy_of(x));
-    batches.add(x, {.count = x.numel(), .x = dense.back().device_pointer()});
+    add_to(batches, x, {.count = x.numel(), .x = dense.back().device_pointer()});
   }
   run(
       op, batches, dense, [](const Tensor& x) { return bytes_of(x, x); }, change);
@@ -85,39 +98,11 @@ void change_in_place(const Op& op, const Tensors& xs, const F& change) {
 }  // namespace
 
 void sgd_step(const std::vector<SgdUpdate>& updates, const Tensor& guard) {
-  const Op op("sgd");
-  Batches<kernels::SgdItem> batches;
-  for (const SgdUpdate& update : updates) {
-    check_device(op, "gradient", update.gradient, update.parameter.device());
-    batches.add(update.parameter, {.count = update.parameter.numel(),
-                                   .p = update.parameter.device_pointer(),
-                                   .gradient = update.gradient.device_pointer(),
-                                   .v = pointer_or_null(update.velocity),
-                                   .step = update.step,
-                                   .changing = update.changing});
-  }
-  const auto bytes = [](const SgdUpdate& update) {  // parameter and velocity are read and written
-    return 2 * bytes_of(update.parameter, update.velocity) + bytes_of(update.gradient);
-  };
-  run(op, batches, updates, bytes,
-      [&](const auto& table, const auto& batch) { table->sgd(batch.dtype, batch.items, numbers_or_null(guard)); });
+  make_step(Op("sgd"), updates, guard, &kernels::OptimizerKernels::sgd);
 }
 
 void adamw_step(const std::vector<AdamWUpdate>& updates, const Tensor& guard) {
-  const Op op("adamw");
-  Batches<kernels::AdamWItem> batches;
-  for (const AdamWUpdate& update : updates) {
-    check_device(op, "gradient", update.gradient, update.parameter.device());
-    batches.add(update.parameter, {.count = update.parameter.numel(),
-                                   .p = update.parameter.device_pointer(),
-                                   .gradient = update.gradient.device_pointer(),
-                                   .m = update.average.device_pointer(),
-                                   .v = update.square_average.device_pointer(),
-                                   .step = update.step,
-                                   .changing = update.changing});
-  }
-  run(op, batches, updates, bytes_of_update<AdamWUpdate>,
-      [&](const auto& table, const auto& batch) { table->adamw(batch.dtype, batch.items, numbers_or_null(guard)); });
+  make_step(Op("adamw"), updates, guard, &kernels::OptimizerKernels::adamw);
 }
 
 void average_into(const Tensors& averages, const Tensors& values, const Tensor& share, const Tensor& guard) {
@@ -131,13 +116,14 @@ void average_into(const Tensors& averages, const Tensors& values, const Tensor& 
     check_device(op, "value", value, share.device());
     check(is_non_overlapping_and_dense(average) && average.strides() == value.strides(), op,
           "value: expected dense strides, those of the average, got {} for {}", describe(value), describe(average));
-    batches.add(average, {.count = average.numel(), .to = average.device_pointer(), .from = value.device_pointer()});
+    add_to(batches, average,
+           {.count = average.numel(), .to = average.device_pointer(), .from = value.device_pointer()});
     average.bump_version();
   }
   run(
       op, batches, averages, [](const Tensor& average) { return bytes_of(average, average, average); },
-      [&](const auto& table, const auto& batch) {
-        table->average(batch.dtype, share.device_pointer<double>(), batch.items, numbers_or_null(guard));
+      [&](const auto& table, DType dtype, const auto& items) {
+        table->average(dtype, share.device_pointer<double>(), items, numbers_or_null(guard));
       });
 }
 
@@ -151,11 +137,11 @@ Tensor sums_of_squares(const Tensors& xs, Device device) {
     check_floating(op, "x", x);
     check_device(op, "x", x, device);
     dense.push_back(is_non_overlapping_and_dense(x) ? x : copy_of(x));
-    batches.add(x, {.count = x.numel(), .x = dense.back().device_pointer(), .sum = sum++});
+    add_to(batches, x, {.count = x.numel(), .x = dense.back().device_pointer(), .sum = sum++});
   }
   run(
       op, batches, dense, [](const Tensor& x) { return bytes_of(x); },
-      [](const auto& table, const auto& batch) { table->sums_of_squares(batch.dtype, batch.items); });
+      [](const auto& table, DType dtype, const auto& items) { table->sums_of_squares(dtype, items); });
   return sums;
 }
 
@@ -171,31 +157,24 @@ void lamb_step_of(std::span<const LambUpdate> updates, const Tensor& divisor, co
   auto* square = squares.device_pointer<double>();
   for (const LambUpdate& update : updates) {
     check_device(op, "parameter", update.parameter, device);
-    check_device(op, "gradient", update.gradient, device);
+    kernels::LambItem item = item_of(op, update);
     // The sums of squares read directions that a guard has left out.
     directions.push_back(guard.defined() ? zeros_like(update.parameter) : empty_like(update.parameter));
-    batches.add(update.parameter, {.count = update.parameter.numel(),
-                                   .p = update.parameter.device_pointer(),
-                                   .gradient = update.gradient.device_pointer(),
-                                   .m = update.average.device_pointer(),
-                                   .v = update.square_average.device_pointer(),
-                                   .u = directions.back().device_pointer(),
-                                   .divisor = numbers_or_null(divisor),
-                                   .p_squares = square,
-                                   .u_squares = square + 1,
-                                   .step = update.step,
-                                   .changing = update.changing});
+    item.result = directions.back().device_pointer();
+    item.divisor = numbers_or_null(divisor);
+    item.squares = square;
+    add_to(batches, update.parameter, item);
     square += 2;
   }
-  run(op, batches, updates, bytes_of_update<LambUpdate>, [&](const auto& table, const auto& batch) {
-    table->lamb_direction(batch.dtype, batch.items, numbers_or_null(guard));
-    std::vector<kernels::SquaresItem> items;
-    for (const kernels::LambItem& item : batch.items) {
-      items.push_back({.count = item.count, .x = item.p, .sum = item.p_squares});
-      items.push_back({.count = item.count, .x = item.u, .sum = item.u_squares});
+  run(op, batches, updates, bytes_of_update<LambUpdate>, [&](const auto& table, DType dtype, const auto& items) {
+    table->lamb_direction(dtype, items, numbers_or_null(guard));
+    std::vector<kernels::SquaresItem> both;
+    for (const kernels::LambItem& item : items) {
+      both.push_back({.count = item.count, .x = item.p, .sum = item.squares});
+      both.push_back({.count = item.count, .x = item.result, .sum = item.squares + 1});
     }
-    table->sums_of_squares(batch.dtype, items);
-    table->lamb_move(batch.dtype, batch.items, numbers_or_null(guard));
+    table->sums_of_squares(dtype, both);
+    table->lamb_move(dtype, items, numbers_or_null(guard));
   });
 }
 
@@ -231,14 +210,14 @@ void scale_in_place(std::string_view name, const Tensors& xs, const Tensor& fact
   for (const Tensor& x : xs) {
     check_device(op, "x", x, factor.device());
   }
-  change_in_place(op, xs, [&](const auto& table, const auto& batch) {
-    table->scale(batch.dtype, factor.device_pointer<double>(), batch.items);
+  change_in_place(op, xs, [&](const auto& table, DType dtype, const auto& items) {
+    table->scale(dtype, factor.device_pointer<double>(), items);
   });
 }
 
 void cut_off_in_place(std::string_view name, const Tensors& xs, double limit) {
   change_in_place(Op(name), xs,
-                  [&](const auto& table, const auto& batch) { table->cut_off(batch.dtype, limit, batch.items); });
+                  [&](const auto& table, DType dtype, const auto& items) { table->cut_off(dtype, limit, items); });
 }
 
 }  // namespace norma

@@ -12,41 +12,25 @@ namespace norma {
 // lies on the device, and its numbers count when the device comes to the step, in the place of `step`. `guard` is two
 // float64 numbers on the device: unless both are finite, a step changes nothing; undefined: it always does.
 
-/// A parameter with its gradient and its velocity (undefined: none): float32 or float64, dense, all with the strides,
-/// dtype and device of the parameter.
-struct SgdUpdate {
+/// A parameter with its gradient and its averages: float32 or float64, dense, all with the strides, dtype and device of
+/// the parameter.
+template <class Step>
+struct StepUpdate {
   Tensor parameter;
   Tensor gradient;
-  Tensor velocity;
-  kernels::SgdStep step;
-  const kernels::SgdStep* changing = nullptr;
+  Tensor average;         ///< of SGD: the velocity; undefined: none
+  Tensor square_average;  ///< of SGD: undefined
+  Step step;
+  const Step* changing = nullptr;
 };
-/// One step of SGD; kernels::SgdStep has the formula. The caller bumps the versions of the parameters. Throws Error for
-/// a gradient on another device.
+using SgdUpdate = StepUpdate<kernels::SgdStep>;
+using AdamWUpdate = StepUpdate<kernels::AdamWStep>;
+using LambUpdate = StepUpdate<kernels::LambStep>;
+
+/// One step of SGD, or of AdamW; kernels::SgdStep and kernels::AdamWStep have the formulas. The caller bumps the
+/// versions of the parameters. Throws Error for a gradient on another device.
 void sgd_step(const std::vector<SgdUpdate>& updates, const Tensor& guard = {});
-
-/// A parameter with its gradient and its two averages, like those of SgdUpdate.
-struct AdamWUpdate {
-  Tensor parameter;
-  Tensor gradient;
-  Tensor average;
-  Tensor square_average;
-  kernels::AdamWStep step;
-  const kernels::AdamWStep* changing = nullptr;
-};
-/// One step of AdamW; kernels::AdamWStep has the formula. The caller bumps the versions of the parameters. Throws Error
-/// for a gradient on another device.
 void adamw_step(const std::vector<AdamWUpdate>& updates, const Tensor& guard = {});
-
-/// A parameter with its gradient and its two averages, like those of SgdUpdate.
-struct LambUpdate {
-  Tensor parameter;
-  Tensor gradient;
-  Tensor average;
-  Tensor square_average;
-  kernels::LambStep step;
-  const kernels::LambStep* changing = nullptr;
-};
 /// One step of LAMB for gradients that are divided by `divisor`, one float64 number on their device (undefined: 1);
 /// kernels::LambStep has the formula. The caller bumps the versions of the parameters. Throws Error unless all
 /// tensors lie on one device.

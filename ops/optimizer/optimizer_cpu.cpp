@@ -6,7 +6,7 @@
 #include "core/simd/call.h"
 #include "core/simd/math.h"
 #include "core/simd/sums.h"
-#include "ops/optimizer/kernels.h"
+#include "ops/optimizer/formulas.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,11 +28,6 @@ void for_each_lanes_parallel(int64_t count, F f) {
   });
 }
 
-template <class Item>
-auto numbers_of(const Item& item) {
-  return item.changing == nullptr ? item.step : *item.changing;
-}
-
 bool allows_changes(const double* guard) {
   return guard == nullptr || (std::isfinite(guard[0]) && std::isfinite(guard[1]));
 }
@@ -49,117 +44,56 @@ void change_each(std::string_view op, DType dtype, std::span<const Item> items, 
   }
 }
 
-// The steps are PyTorch's, operation by operation: products are rounded before they are added.
-
-template <class T>
-void sgd_of(const SgdItem& item) {
-  const auto step = numbers_of(item);
-  T* p = static_cast<T*>(item.p);
-  const T* g = static_cast<const T*>(item.gradient);
-  T* v = static_cast<T*>(item.v);
-  const auto rate = static_cast<T>(step.rate);
-  const auto decay = static_cast<T>(step.weight_decay);
-  const auto momentum = static_cast<T>(step.momentum);
-  const auto share = static_cast<T>(step.share);
-  const auto own = static_cast<T>(step.own);
-  const auto along = static_cast<T>(step.along);
-  if (v == nullptr) {
-    for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
-      const Lanes<T> before = load(p + i, part);
-      store(p + i, before - rate * (load(g + i, part) + decay * before), part);
+/// Makes the step of a formula for all items.
+template <template <class> class Formula, class Item>
+void make_step(std::string_view op, DType dtype, std::span<const Item> items, const double* guard) {
+  change_each(op, dtype, items, guard, []<class T>(const Item& item, T) {
+    const T* p = static_cast<const T*>(item.p);
+    const T* gradient = static_cast<const T*>(item.gradient);
+    T* m = static_cast<T*>(item.m);
+    T* v = static_cast<T*>(item.v);
+    T* result = static_cast<T*>(item.result);
+    for_each_lanes_parallel<T>(item.count, [=, formula = Formula<T>(item)](int64_t i, auto part) HWY_ATTR {
+      Lanes<T> value = load(p + i, part);
+      Lanes<T> mean = m == nullptr ? Lanes<T>{} : load(static_cast<const T*>(m) + i, part);
+      Lanes<T> square = v == nullptr ? Lanes<T>{} : load(static_cast<const T*>(v) + i, part);
+      formula(value, load(gradient + i, part), mean, square);
+      if (m != nullptr) {
+        store(m + i, mean, part);
+      }
+      if (v != nullptr) {
+        store(v + i, square, part);
+      }
+      store(result + i, value, part);
     });
-    return;
-  }
-  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
-    const Lanes<T> before = load(p + i, part);
-    const Lanes<T> slope = load(g + i, part) + decay * before;
-    const Lanes<T> speed = momentum * load(v + i, part) + share * slope;
-    store(v + i, speed, part);
-    store(p + i, before - rate * (own * slope + along * speed), part);
-  });
-}
-
-template <class T>
-void adamw_of(const AdamWItem& item) {
-  const auto step = numbers_of(item);
-  T* p = static_cast<T*>(item.p);
-  const T* g = static_cast<const T*>(item.gradient);
-  T* m = static_cast<T*>(item.m);
-  T* v = static_cast<T*>(item.v);
-  const auto shrink = static_cast<T>(step.shrink);
-  const auto beta1 = static_cast<T>(step.beta1);
-  const auto rest1 = static_cast<T>(1 - step.beta1);
-  const auto beta2 = static_cast<T>(step.beta2);
-  const auto rest2 = static_cast<T>(1 - step.beta2);
-  const auto step_size = static_cast<T>(step.step_size);
-  const auto scale = static_cast<T>(step.scale);
-  const auto eps = static_cast<T>(step.eps);
-  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
-    const Lanes<T> slope = load(g + i, part);
-    const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
-    const Lanes<T> square = beta2 * load(v + i, part) + rest2 * slope * slope;
-    store(m + i, mean, part);
-    store(v + i, square, part);
-    store(p + i, shrink * load(p + i, part) - step_size * mean / (sqrt(square) * scale + eps), part);
-  });
-}
-
-template <class T>
-void lamb_direction_of(const LambItem& item) {
-  const auto step = numbers_of(item);
-  const T* p = static_cast<const T*>(item.p);
-  const T* g = static_cast<const T*>(item.gradient);
-  T* m = static_cast<T*>(item.m);
-  T* v = static_cast<T*>(item.v);
-  T* u = static_cast<T*>(item.u);
-  const auto divisor = item.divisor == nullptr ? T(1) : static_cast<T>(*item.divisor);
-  const auto beta1 = static_cast<T>(step.beta1);
-  const auto rest1 = static_cast<T>(1 - step.beta1);
-  const auto beta2 = static_cast<T>(step.beta2);
-  const auto rest2 = static_cast<T>(1 - step.beta2);
-  const auto eps = static_cast<T>(step.eps);
-  const auto correction1 = static_cast<T>(step.correction1);
-  const auto correction2 = static_cast<T>(step.correction2);
-  const auto decay = static_cast<T>(step.weight_decay);
-  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
-    const Lanes<T> slope = load(g + i, part) / divisor;
-    const Lanes<T> mean = beta1 * load(m + i, part) + rest1 * slope;
-    const Lanes<T> square = beta2 * load(v + i, part) + slope * slope * rest2;
-    const Lanes<T> spread = sqrt(square) / correction2 + eps;
-    store(m + i, mean, part);
-    store(v + i, square, part);
-    store(u + i, mean / correction1 / spread + decay * load(p + i, part), part);
-  });
-}
-
-template <class T>
-void lamb_move_of(const LambItem& item) {
-  const auto step = numbers_of(item);
-  T* p = static_cast<T*>(item.p);
-  const T* u = static_cast<const T*>(item.u);
-  const auto weight = static_cast<T>(std::sqrt(*item.p_squares));
-  const auto length = static_cast<T>(std::sqrt(*item.u_squares));
-  const T ratio = step.weight_decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
-  const auto rate = static_cast<T>(step.rate);
-  for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
-    store(p + i, load(p + i, part) - rate * (ratio * load(u + i, part)), part);
   });
 }
 
 void sgd(DType dtype, std::span<const SgdItem> items, const double* guard) {
-  change_each("sgd", dtype, items, guard, []<class T>(const SgdItem& item, T) { sgd_of<T>(item); });
+  make_step<Sgd>("sgd", dtype, items, guard);
 }
 
 void adamw(DType dtype, std::span<const AdamWItem> items, const double* guard) {
-  change_each("adamw", dtype, items, guard, []<class T>(const AdamWItem& item, T) { adamw_of<T>(item); });
+  make_step<AdamW>("adamw", dtype, items, guard);
 }
 
 void lamb_direction(DType dtype, std::span<const LambItem> items, const double* guard) {
-  change_each("lamb", dtype, items, guard, []<class T>(const LambItem& item, T) { lamb_direction_of<T>(item); });
+  make_step<LambDirection>("lamb", dtype, items, guard);
 }
 
 void lamb_move(DType dtype, std::span<const LambItem> items, const double* guard) {
-  change_each("lamb", dtype, items, guard, []<class T>(const LambItem& item, T) { lamb_move_of<T>(item); });
+  change_each("lamb", dtype, items, guard, []<class T>(const LambItem& item, T) {
+    const LambStep step = numbers_of(item);
+    T* p = static_cast<T*>(item.p);
+    const T* u = static_cast<const T*>(item.result);
+    const auto weight = static_cast<T>(std::sqrt(item.squares[0]));
+    const auto length = static_cast<T>(std::sqrt(item.squares[1]));
+    const T ratio = step.weight_decay != 0 && weight > 0 && length > 0 ? weight / length : T(1);
+    const auto rate = static_cast<T>(step.rate);
+    for_each_lanes_parallel<T>(item.count, [=](int64_t i, auto part) HWY_ATTR {
+      store(p + i, load(p + i, part) - rate * (ratio * load(u + i, part)), part);
+    });
+  });
 }
 
 void average(DType dtype, const double* share, std::span<const CopyItem> items, const double* guard) {
@@ -271,16 +205,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace norma::kernels {
-
-HWY_EXPORT(sgd);
-HWY_EXPORT(adamw);
-HWY_EXPORT(lamb_direction);
-HWY_EXPORT(lamb_move);
-HWY_EXPORT(average);
-HWY_EXPORT(sums_of_squares);
-HWY_EXPORT(clipping);
-HWY_EXPORT(scale);
-HWY_EXPORT(cut_off);
 
 constinit const OptimizerKernels optimizer_cpu{.sgd = NORMA_SIMD_CALL(sgd),
                                                .adamw = NORMA_SIMD_CALL(adamw),

@@ -33,9 +33,7 @@ Tensor activate(const Tensor& y, const ActOptions& then, std::string_view op) {
   const Op frame(op, "normalize");
   const Tensor residual = frame.like(y, then.residual);
   const DType dtype = compute_dtype(y.dtype());
-  check_sizes(op, "residual", residual, y.sizes());
-  check_dtype(op, "residual", residual, y.dtype());
-  check_device(op, "residual", residual, y.device());
+  check_like(op, "residual", residual, y.sizes(), y);
   if (then.activation == Activation::identity) {
     return add(y, residual);
   }

@@ -119,14 +119,11 @@ Tensor div(const Tensor& left, const Tensor& right) {
   return op.record({a, b}, y, {b.requires_grad() ? a : Tensor(), b},
                    [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
                      const Tensor b_saved = c.saved(1);
-                     Tensors gradients(2);
-                     if (c.needs_grad(0)) {
-                       gradients[0] = unbroadcast(div(dy, b_saved), a_sizes);
-                     }
-                     if (c.needs_grad(1)) {  // -dy (a / b) / b: b * b could overflow
-                       gradients[1] = unbroadcast(neg(mul(dy, div(div(c.saved(0), b_saved), b_saved))), b_sizes);
-                     }
-                     return gradients;
+                     // The second is -dy (a / b) / b: b * b could overflow.
+                     return {c.needs_grad(0) ? unbroadcast(div(dy, b_saved), a_sizes) : Tensor(),
+                             c.needs_grad(1)
+                                 ? unbroadcast(neg(mul(dy, div(div(c.saved(0), b_saved), b_saved))), b_sizes)
+                                 : Tensor()};
                    });
 }
 
@@ -138,14 +135,8 @@ Tensor maximum(const Tensor& left, const Tensor& right) {
                      const auto [u, v] = c.saved<2>();
                      const Tensor shared = where(equal(u, v), dy * 0.5, dy);
                      const Tensor zero = full({}, 0, {.dtype = dy.dtype(), .device = dy.device()});
-                     Tensors gradients(2);
-                     if (c.needs_grad(0)) {
-                       gradients[0] = unbroadcast(where(greater(v, u), zero, shared), a_sizes);
-                     }
-                     if (c.needs_grad(1)) {
-                       gradients[1] = unbroadcast(where(greater(u, v), zero, shared), b_sizes);
-                     }
-                     return gradients;
+                     return {c.needs_grad(0) ? unbroadcast(where(greater(v, u), zero, shared), a_sizes) : Tensor(),
+                             c.needs_grad(1) ? unbroadcast(where(greater(u, v), zero, shared), b_sizes) : Tensor()};
                    });
 }
 

@@ -96,7 +96,7 @@ PoolWindows sliding_windows(int64_t size, int64_t kernel, int64_t stride, int64_
     ++count;
   }
   if (options.ceil_mode && count - 1 >= divide_up(size + padding, stride)) {
-    --count;  // the last window would begin behind the image
+    --count;  // the last window would begin after the image
   }
   return {.size = size,
           .count = count,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstdint>
 
 namespace norma {
@@ -13,12 +15,10 @@ struct BatchPart {
 
 /// While one lives, dropout() and drop_path() on this thread give the images of the part the numbers that these have
 /// where one process has the whole batch, and the default generator ends where it ends there.
-class BatchPartGuard {
+class BatchPartGuard : NotCopied {
  public:
   explicit BatchPartGuard(const BatchPart& part);
   ~BatchPartGuard();
-  BatchPartGuard(const BatchPartGuard&) = delete;
-  BatchPartGuard& operator=(const BatchPartGuard&) = delete;
 
  private:
   const BatchPart* before_;

@@ -34,8 +34,7 @@ class Words {
 
 void dropout(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides, const void* x,
              const Strides& x_strides, const DropoutMask& mask) {
-  dispatch_any_floating("dropout", dtype, [&](auto tag) {
-    using S = decltype(tag);
+  dispatch_any_floating("dropout", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
     const T scale = static_cast<T>(mask.scale());
     const auto threshold = static_cast<uint64_t>(mask.rate * 0x1p32);  // up to 2^32: nothing is kept

@@ -4,6 +4,8 @@
 #include "core/dtype.h"
 #include "core/sizes.h"
 
+#include <cstdint>
+
 namespace norma::kernels {
 
 /// A reduction as plain numbers: one entry per axis of the input. Strides are in elements; those of the output are 0
@@ -14,18 +16,18 @@ struct ReduceShape {
   Strides y_strides;
 };
 
+/// The functions of a reduction, with the dtypes that they have beside the floating ones.
+enum class Fold : uint8_t {
+  sum,                  ///< and int64, where the scale must be 1
+  sum_in_double,        ///< sum, where y is float64; float32 and float64 alone
+  squared_differences,  ///< sum of (x - mean)², mean laid out as y; float32 and float64 alone
+  product,              ///< and int64; has no scale
+  max,                  ///< NaN if there is one; and int64, int32; has no scale
+};
+
 struct ReduceKernels {
-  /// y = scale · sum of x. Floating dtypes and int64 (where scale must be 1).
-  void (*sum)(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale);
-  /// y = the mean of x over `count` elements. float32 and float64.
-  void (*mean)(const ReduceShape& shape, DType dtype, const void* x, double* y, int64_t count);
-  /// y = scale · sum of (x - mean)², mean laid out as y. float32 and float64.
-  void (*squared_differences)(const ReduceShape& shape, DType dtype, const void* x, const double* mean, void* y,
-                              double scale);
-  /// y = the product of x. Floating dtypes and int64.
-  void (*product)(const ReduceShape& shape, DType dtype, const void* x, void* y);
-  /// y = the largest x, NaN if there is one. Floating dtypes, int64, int32.
-  void (*max)(const ReduceShape& shape, DType dtype, const void* x, void* y);
+  /// y = scale · f of x. mean: null but for squared differences.
+  void (*fold)(Fold f, const ReduceShape& shape, DType dtype, const void* x, const double* mean, void* y, double scale);
   /// y[i] (dense, int64) = the index of the largest element along an axis of `length` and `stride`, the last of equal
   /// ones if `last`. The axis starts at element offset i of the loop over `sizes` with `x_strides` in row-major order.
   /// Floating dtypes, int64, int32.

@@ -6,7 +6,7 @@
 #define NORMA_OPS_REDUCE_OPERATIONS_H
 #endif
 
-#include "core/dtype.h"
+#include "ops/reduce/kernels.h"
 
 #include <cstdint>
 #include <limits>
@@ -145,6 +145,24 @@ struct Max {
     }
   }
 };
+
+/// An operation over elements S with results Y.
+template <class Operation, class S, class Y>
+struct Folded {};
+
+/// Calls g(Folded<Operation, S, Y>{}) for a function and the dtype of x.
+template <class G>
+void with_fold(Fold f, DType dtype, G&& g) {
+  switch (f) {
+    case Fold::sum: return dispatch_numeric("sum", dtype, [&]<class S>(S) { g(Folded<Sum<S>, S, S>{}); });
+    case Fold::sum_in_double:
+      return dispatch_floating("var", dtype, [&]<class S>(S) { g(Folded<Sum<S>, S, double>{}); });
+    case Fold::squared_differences:
+      return dispatch_floating("var", dtype, [&]<class S>(S) { g(Folded<SquaredDifferences<S>, S, S>{}); });
+    case Fold::product: return dispatch_numeric("prod", dtype, [&]<class S>(S) { g(Folded<Product<S>, S, S>{}); });
+    case Fold::max: return dispatch_numeric("max", dtype, [&]<class S>(S) { g(Folded<Max<S>, S, S>{}); });
+  }
+}
 
 #ifdef NORMA_BACKEND
 }  // namespace norma::kernels::NORMA_BACKEND

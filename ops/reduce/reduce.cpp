@@ -6,6 +6,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/kernels.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 namespace norma {
@@ -39,9 +40,12 @@ Tensor kept_output(const Tensor& x, const Plan& plan, bool keepdim, DType dtype)
   return empty(plan.kept, {.dtype = dtype, .device = x.device(), .format = format});
 }
 
-kernels::ReduceShape kernel_shape(const Tensor& x, const Tensor& y) {
-  return {
+/// y = scale · f of x. mean: of kernels::Fold::squared_differences.
+void fold_into(const KernelRun<kernels::ReduceKernels>& run, kernels::Fold f, const Tensor& x, const Tensor& y,
+               double scale = 1, const double* mean = nullptr) {
+  const kernels::ReduceShape shape{
       .sizes = x.sizes(), .x_strides = x.strides(), .y_strides = broadcast_strides(y.sizes(), y.strides(), x.sizes())};
+  run->fold(f, shape, x.dtype(), x.device_pointer(), mean, y.device_pointer(), scale);
 }
 
 /// Drops the reduced axes, off the tape.
@@ -69,8 +73,7 @@ Tensor sum_times(Op& op, const Tensor& x, const Plan& plan, bool keepdim, double
   if (x.numel() == 0) {
     fill_(y, plan.count == 0 ? 0 * scale : 0);
   } else {
-    op.run(kernels::reduce_kernels, x, y)
-        ->sum(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer(), scale);
+    fold_into(op.run(kernels::reduce_kernels, x, y), kernels::Fold::sum, x, y, scale);
   }
   describe(op, plan, keepdim);
   return op.record({x}, finish(y, plan, keepdim), {},
@@ -115,11 +118,9 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   const Tensor average = kept_output(x, plan, options.keepdim, DType::float64);  // rounded, its error would be in y
   if (x.numel() != 0) {
-    const kernels::ReduceShape shape = kernel_shape(x, y);
-    const auto table = op.run(kernels::reduce_kernels, x, y);
-    auto* const means = static_cast<double*>(average.device_pointer());
-    table->mean(shape, x.dtype(), x.device_pointer(), means, plan.count);
-    table->squared_differences(shape, x.dtype(), x.device_pointer(), means, y.device_pointer(), scale);
+    const auto run = op.run(kernels::reduce_kernels, x, y);
+    fold_into(run, kernels::Fold::sum_in_double, x, average, 1 / static_cast<double>(plan.count));
+    fold_into(run, kernels::Fold::squared_differences, x, y, scale, average.device_pointer<double>());
   }
   // dx = dy · 2 (x - mean) / (count - correction); the mean's own gradient sums to zero.
   op.describe({{"correction", options.correction}});
@@ -141,7 +142,7 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
         to_string(plan.axes));
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
-    op.run(kernels::reduce_kernels, x, y)->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
+    fold_into(op.run(kernels::reduce_kernels, x, y), kernels::Fold::max, x, y);
   }
   const Tensor result = finish(y, plan, options.keepdim);
   describe(op, plan, options.keepdim);
@@ -159,19 +160,85 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
 
 namespace {
 
+/// The axes that stay, then the reduced ones.
+Axes reduced_last(int64_t rank, const Axes& reduced) {
+  Axes order;
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    if (!reduced.contains(axis)) {
+      order.push_back(axis);
+    }
+  }
+  for (const int64_t axis : reduced) {
+    order.push_back(axis);
+  }
+  return order;
+}
+
+/// x (sets, count) -> the product of the elements before each (or after it) in its row. It doubles: after step k every
+/// element holds the product of its 2^k neighbours. It does not divide, so zeros do no harm, neither to derivatives.
+Tensor products_of_others(const Tensor& x, bool before) {
+  const int64_t count = x.size(1);
+  const auto shifted = [&](const Tensor& t, int64_t by) {
+    const Sizes front{0, before ? by : -by};
+    const Sizes back{0, before ? -by : by};
+    return pad(t, front, back, 1);
+  };
+  Tensor products = shifted(x, 1);
+  for (int64_t step = 1; step < count; step *= 2) {
+    products = mul(products, shifted(products, step));
+  }
+  return products;
+}
+
+/// dy times the product of all other elements of each set; written in differentiable functions.
+Tensor prod_backward(const Tensor& x, const Tensor& dy, const Plan& plan) {
+  const Axes order = reduced_last(x.rank(), plan.axes);
+  const Tensor ordered = permute(x, order);
+  // Uses float64 as the product itself does: numbers on the way may leave the range of x's dtype.
+  const Tensor rows = to(reshape(ordered, {plan.count == 0 ? 0 : x.numel() / plan.count, plan.count}), DType::float64);
+  const Tensor others =
+      mul(products_of_others(rows, /* before= */ true), products_of_others(rows, /* before= */ false));
+  Axes inverse = order;
+  for (int64_t i = 0; i < order.size(); ++i) {
+    inverse[order[i]] = i;
+  }
+  const Tensor dx = mul(permute(reshape(others, ordered.sizes()), inverse), reshape(dy, plan.kept));
+  return to(to(dx, dy.dtype()), x.suggest_memory_format());
+}
+
+}  // namespace
+
+Tensor prod(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
+  Op op("prod");
+  const Tensor x = op.input("x", input);
+  if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
+    return prod(to(x, DType::int64), axes, options);
+  }
+  const Plan plan = make_plan(op, x, axes);
+  const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
+  if (x.numel() == 0) {
+    fill_(y, 1);
+  } else {
+    fold_into(op.run(kernels::reduce_kernels, x, y), kernels::Fold::product, x, y);
+  }
+  describe(op, plan, options.keepdim);
+  return op.record({x}, finish(y, plan, options.keepdim), {x}, [plan](const Tensor& dy, const BackwardContext& c) {
+    return Tensors{prod_backward(c.saved(0), dy, plan)};
+  });
+}
+
+namespace {
+
 /// argmax() with the axis kept or not.
 Tensor index_of_largest(const Op& op, const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
   const Plan plan = make_plan(op, x, {axis});
   check(plan.count > 0, op, "x: expected at least one element along axis {}, got sizes {}", axis, to_string(x.sizes()));
-  Sizes sizes = x.sizes();
-  Strides strides = x.strides();
-  sizes.erase(axis);
-  strides.erase(axis);
+  const Sizes sizes = x.sizes().without(axis);
   const Tensor y = empty(sizes, {.dtype = DType::int64, .device = x.device()});
   if (y.numel() != 0) {
     op.run(kernels::reduce_kernels, x, y)
-        ->argmax(sizes, strides, x.size(axis), x.stride(axis), options.last, x.dtype(), x.device_pointer(),
-                 y.device_pointer<int64_t>());
+        ->argmax(sizes, x.strides().without(axis), x.size(axis), x.stride(axis), options.last, x.dtype(),
+                 x.device_pointer(), y.device_pointer<int64_t>());
   }
   if (!options.keepdim) {
     return y;
@@ -203,7 +270,7 @@ MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& optio
   const Tensor kept_index = alias(index, plan.kept, contiguous_strides(plan.kept), 0);
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
-    op.run(kernels::reduce_kernels, x, y)->max(kernel_shape(x, y), x.dtype(), x.device_pointer(), y.device_pointer());
+    fold_into(op.run(kernels::reduce_kernels, x, y), kernels::Fold::max, x, y);
   }
   const Tensor values = op.record({x}, finish(y, plan, options.keepdim), {kept_index},
                                   [axis, kept = plan.kept, sizes = x.sizes(), format = x.suggest_memory_format()](

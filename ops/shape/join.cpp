@@ -28,16 +28,12 @@ void check_index(std::string_view op, const Tensor& index, int64_t size, Device 
 }
 
 kernels::IndexShape index_shape(const Tensor& x, const Tensor& y, int64_t axis) {
-  kernels::IndexShape shape{.sizes = x.sizes(),
-                            .x_strides = x.strides(),
-                            .y_strides = y.strides(),
-                            .x_step = x.stride(axis),
-                            .y_step = y.stride(axis),
-                            .count = y.size(axis)};
-  shape.sizes.erase(axis);
-  shape.x_strides.erase(axis);
-  shape.y_strides.erase(axis);
-  return shape;
+  return {.sizes = x.sizes().without(axis),
+          .x_strides = x.strides().without(axis),
+          .y_strides = y.strides().without(axis),
+          .x_step = x.stride(axis),
+          .y_step = y.stride(axis),
+          .count = y.size(axis)};
 }
 
 /// index_select() with a checked, dense index.

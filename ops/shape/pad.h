@@ -4,11 +4,11 @@
 
 namespace norma {
 
-/// Pads x: adds `before[i]` elements of `value` in front of axis i and `after[i]` behind it (negative crops). Any
+/// Pads x: adds `before[i]` elements of `value` in front of axis i and `after[i]` after it (negative crops). Any
 /// dtype. Keeps the memory format. Differentiable.
 Tensor pad(const Tensor& x, const Sizes& before, const Sizes& after, double value = 0);
 
-/// The elements that pad() adds: 0; those behind the border, which is not repeated ([1 2 3] becomes [3 2 1 2 3 2 1]);
+/// The elements that pad() adds: 0; those after the border, which is not repeated ([1 2 3] becomes [3 2 1 2 3 2 1]);
 /// the outermost one; the other end.
 enum class PadMode { constant, reflect, replicate, circular };
 

@@ -83,12 +83,17 @@ Tensor in_format(const Tensor& gradient, MemoryFormat format) {
   return has_lost_it ? to(gradient, format) : gradient;
 }
 
+/// Records a view y of x, whose gradient is f(dy) in the format of x.
+template <class F>
+Tensor recorded(const Op& op, const Tensor& x, const Tensor& y, F&& f) {
+  return op.record({x}, y, {},
+                   [f = std::forward<F>(f), format = x.suggest_memory_format()](
+                       const Tensor& dy, const BackwardContext&) { return Tensors{in_format(f(dy), format)}; });
+}
+
 Tensor recorded_view(const Tensor& x, const Sizes& sizes, const Strides& strides) {
-  return Op("view").record(
-      {x}, alias(x, sizes, strides, x.offset()), {},
-      [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-        return Tensors{in_format(reshape(dy, from), format)};
-      });
+  return recorded(Op("view"), x, alias(x, sizes, strides, x.offset()),
+                  [from = x.sizes()](const Tensor& dy) { return reshape(dy, from); });
 }
 
 /// The part of one axis that a slice shows.
@@ -105,7 +110,7 @@ Tensor alias_of_part(const Tensor& x, const Part& part) {
   sizes[part.axis] = part.length;
   // No step leads past the axis: a larger one shows a single element, whose stride has to fit all the same.
   strides[part.axis] *= std::min(part.step, std::max<int64_t>(x.size(part.axis), 1));
-  // An empty part may start behind the last element; it keeps x's offset.
+  // An empty part may start after the last element; it keeps x's offset.
   const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.strides()[part.axis];
   return alias(x, sizes, strides, x.offset() + skipped);
 }
@@ -141,24 +146,16 @@ Tensor with_axis(const Tensor& x, int64_t axis) {
   sizes.insert(axis, 1);
   Op op("unsqueeze");
   op.describe({{"axis", axis}});
-  return op.record({x}, alias(x, sizes, strides, x.offset()), {},
-                   [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                     return Tensors{in_format(without_axis(dy, axis), format)};
-                   });
+  return recorded(op, x, alias(x, sizes, strides, x.offset()),
+                  [axis](const Tensor& dy) { return without_axis(dy, axis); });
 }
 
 /// Drops an axis of size 1.
 Tensor without_axis(const Tensor& x, int64_t axis) {
-  Sizes sizes = x.sizes();
-  Strides strides = x.strides();
-  sizes.erase(axis);
-  strides.erase(axis);
   Op op("squeeze");
   op.describe({{"axis", axis}});
-  return op.record({x}, alias(x, sizes, strides, x.offset()), {},
-                   [axis, format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                     return Tensors{in_format(with_axis(dy, axis), format)};
-                   });
+  return recorded(op, x, alias(x, x.sizes().without(axis), x.strides().without(axis), x.offset()),
+                  [axis](const Tensor& dy) { return with_axis(dy, axis); });
 }
 
 }  // namespace
@@ -225,7 +222,7 @@ Tensor permute(const Tensor& x, const Axes& order) {
                                return Tensors{in_format(permute(dy, inverse), format)};
                              });
   if (remade) {
-    offer_remake(y, [order](const BackwardContext& c) { return permute(c.saved(0), order); });
+    remake_by(y, [order](const BackwardContext& c) { return permute(c.saved(0), order); });
   }
   return y;
 }
@@ -263,15 +260,13 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
     if (axis >= added) {
       strides[axis] = x.strides()[axis - added];
     } else if (x.rank() > 0) {
-      // A new axis that repeats nothing stands outside of those behind it, as in unsqueeze().
+      // A new axis that repeats nothing stands outside of those after it, as in unsqueeze().
       strides[axis] = target[axis + 1] * strides[axis + 1];
     }
   }
   checked_numel(op, target);
-  return op.record({x}, alias(x, target, strides, x.offset()), {},
-                   [from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
-                     return Tensors{in_format(sum_to_size(dy, from), format)};
-                   });
+  return recorded(op, x, alias(x, target, strides, x.offset()),
+                  [from = x.sizes()](const Tensor& dy) { return sum_to_size(dy, from); });
 }
 
 Tensor slice(const Tensor& x, int64_t axis, int64_t start, int64_t end, int64_t step) {
@@ -310,14 +305,11 @@ Tensor select(const Tensor& x, int64_t axis, int64_t index) {
   const int64_t size = x.size(axis);
   check(index >= -size && index < size, op, "index: expected a value in [{}, {}), got {}", -size, size, index);
   const Part part{.axis = axis, .start = index < 0 ? index + size : index, .length = 1, .step = 1};
-  Sizes sizes = x.sizes();
-  Strides strides = x.strides();
-  sizes.erase(axis);
-  strides.erase(axis);
+  const Sizes sizes = x.sizes().without(axis);
   const int64_t skipped = sizes.numel() == 0 ? 0 : part.start * x.stride(axis);
   op.describe({{"axis", axis}, {"index", part.start}});
   return op.record(
-      {x}, alias(x, sizes, strides, x.offset() + skipped), {},
+      {x}, alias(x, sizes, x.strides().without(axis), x.offset() + skipped), {},
       [part, from = x.sizes(), format = x.suggest_memory_format()](const Tensor& dy, const BackwardContext&) {
         return Tensors{slice_backward(with_axis(dy, part.axis), part, from, format)};
       });

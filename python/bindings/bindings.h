@@ -111,9 +111,7 @@ class InCommand {
 // Each of these adds its part to the module.
 void add_errors(nb::module_& m);
 void add_tensor(nb::module_& m);
-void add_copies(nb::module_& m, nb::class_<Tensor>& tensor);
 void add_dlpack(nb::module_& m, nb::class_<Tensor>& tensor);
-void add_indexing(nb::class_<Tensor>& tensor);
 void add_factories(nb::module_& m);
 void add_tape(nb::module_& m);
 void add_pointwise(nb::module_& m, nb::class_<Tensor>& tensor);

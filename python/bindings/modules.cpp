@@ -5,7 +5,6 @@
 #include "core/device.h"
 #include "data/safetensors.h"
 #include "models/registry.h"
-#include "python/bindings/python_module.h"
 
 #include <nanobind/trampoline.h>
 
@@ -14,6 +13,47 @@
 namespace norma::python {
 
 namespace {
+
+/// A module whose class is written in Python.
+class PythonModule : public nn::Module {
+ public:
+  NB_TRAMPOLINE(nn::Module, 2);
+
+  Tensor forward(const Tensor& x) override {
+    const nb::gil_scoped_acquire gil;
+    const nb::object self = nb::borrow(nb_trampoline.base());
+    const nb::object own = self.type().attr("forward");
+    if (own.is(nb::type<nn::Module>().attr("forward"))) {
+      fail_without_forward();
+    }
+    const nb::object y = own(self, x);
+    check(nb::isinstance<Tensor>(y), class_name(), "forward: expected a Tensor, got {}",
+          nb::cast<std::string>(y.type().attr("__name__")));
+    return nb::cast<Tensor>(y);
+  }
+
+  /// What forward() of the base class does, which computes nothing.
+  [[noreturn]] void fail_without_forward() const {
+    fail(class_name(), "expected a method forward(self, x), got none, or one that calls that of Module");
+  }
+
+  /// The class, as "Derf()".
+  [[nodiscard]] std::string name() const override { return class_name() + "()"; }
+
+ private:
+  [[nodiscard]] std::string class_name() const {
+    const nb::gil_scoped_acquire gil;
+    return nb::cast<std::string>(nb_trampoline.base().type().attr("__name__"));
+  }
+};
+
+/// What Module gives to derived classes only.
+class Publicist : public nn::Module {
+ public:
+  using Module::register_buffer;
+  using Module::register_parameter;
+  using Module::register_slot;
+};
 
 nn::NamedTensors named_tensors(const TensorDict& dict) {
   nn::NamedTensors result;
@@ -114,7 +154,8 @@ void add_models(nb::module_& m) {
       [](const std::string& name, int64_t num_classes, int64_t in_channels, const std::string& norm,
          const std::string& conv_layer, bool small_stem, std::optional<int64_t> patch_size, bool zero_init_last,
          std::optional<double> layer_scale, double drop_path, bool grad_checkpointing,
-         std::optional<int64_t> image_size, const std::string& global_pool, const std::string& qk_norm, uint64_t seed) {
+         std::optional<int64_t> image_size, const std::string& global_pool, const std::string& qk_norm, bool qkv_bias,
+         double pos_drop, uint64_t seed) {
         return models::create_model(name, {.num_classes = num_classes,
                                            .in_channels = in_channels,
                                            .norm = norm,
@@ -128,13 +169,16 @@ void add_models(nb::module_& m) {
                                            .image_size = image_size,
                                            .global_pool = global_pool,
                                            .qk_norm = qk_norm,
+                                           .qkv_bias = qkv_bias,
+                                           .pos_drop = pos_drop,
                                            .seed = seed});
       },
       nb::arg("name"), nb::kw_only(), nb::arg("num_classes") = 1000, nb::arg("in_channels") = 3, nb::arg("norm") = "",
       nb::arg("conv_layer") = "conv", nb::arg("small_stem") = false, nb::arg("patch_size") = nb::none(),
       nb::arg("zero_init_last") = false, nb::arg("layer_scale") = nb::none(), nb::arg("drop_path") = 0.0,
       nb::arg("grad_checkpointing") = false, nb::arg("image_size") = nb::none(), nb::arg("global_pool") = "",
-      nb::arg("qk_norm") = "", nb::arg("seed") = 0, doc("create_model"));
+      nb::arg("qk_norm") = "", nb::arg("qkv_bias") = true, nb::arg("pos_drop") = 0.0, nb::arg("seed") = 0,
+      doc("create_model"));
   m.def("model_names", &models::model_names, doc("model_names"));
 }
 

@@ -65,6 +65,9 @@ class CheckedNorm final : public nn::Norm {
     const auto found = answer<std::tuple<double, double, double>>("bend");
     return found ? std::optional(std::make_from_tuple<nn::Bend>(*found)) : std::nullopt;
   }
+  [[nodiscard]] std::vector<std::string> decaying() const override {
+    return answer<std::vector<std::string>>("decaying").value_or(std::vector<std::string>());
+  }
   [[nodiscard]] std::string name() const override { return layer_->name(); }
 
  private:

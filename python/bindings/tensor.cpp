@@ -1,11 +1,16 @@
-#include "python/bindings/bindings.h"
-
+#include "core/copy.h"
 #include "core/device.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/shape/copy.h"
+#include "ops/shape/join.h"
+#include "ops/shape/view.h"
+#include "python/bindings/bindings.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
 
 namespace norma::python {
 
@@ -48,6 +53,151 @@ bool truth(const Tensor& x) {
 
 std::string text_of(const Tensor& x) {
   return to_string(x.detach()) + (x.is_leaf() ? (x.requires_grad() ? ", requires_grad" : "") : ", recorded");
+}
+
+// What Python's modules copy and pickle ask of a tensor.
+
+/// A copy in Python also has the attributes that were assigned to the tensor.
+nb::object with_attributes(Tensor x, bool requires_grad, const nb::handle& attributes) {
+  x.set_requires_grad(requires_grad);
+  nb::object result = nb::cast(x);
+  result.attr("__dict__").attr("update")(attributes);
+  return result;
+}
+
+nb::object shallow_copy(const nb::handle& self) {
+  const auto& x = nb::cast<const Tensor&>(self);
+  return with_attributes(x.detach(), x.requires_grad(), self.attr("__dict__"));
+}
+
+nb::object deep_copy(const nb::handle& self, const nb::object& memo) {
+  const auto& x = nb::cast<const Tensor&>(self);
+  check(x.is_leaf(), "deepcopy",
+        "x: expected a leaf of the tape, got the result of an op on it; detach() or clone() it");
+  const nb::object copier = nb::module_::import_("copy").attr("deepcopy");
+  nb::object result = with_attributes(copy_of(x.detach()), x.requires_grad(), copier(self.attr("__dict__"), memo));
+  if (x.grad().defined()) {
+    nb::cast<Tensor&>(result).set_grad(copy_of(x.grad().detach()));
+  }
+  return result;
+}
+
+nb::tuple pickled(const nb::handle& self) {
+  const auto& x = nb::cast<const Tensor&>(self);
+  const Tensor dense = to_device(copy_of(x.detach()), kCpu);
+  const nb::bytes bytes(dense.device_pointer(), static_cast<size_t>(dense.numel()) * size_of(dense.dtype()));
+  const nb::object rebuild = nb::module_::import_("norma._copies").attr("rebuild_tensor");
+  const nb::tuple arguments = nb::make_tuple(bytes, std::string(to_string(x.dtype())), nb::cast(x.sizes()),
+                                             nb::cast(dense.strides()), to_string(x.device()), x.requires_grad());
+  const nb::object attributes = self.attr("__dict__");
+  return nb::len(attributes) == 0 ? nb::make_tuple(rebuild, arguments) : nb::make_tuple(rebuild, arguments, attributes);
+}
+
+Tensor unpickled(const nb::bytes& bytes, const std::string& dtype, const Sizes& sizes, const Strides& strides,
+                 const std::string& device, bool requires_grad) {
+  Tensor x = empty_strided(sizes, strides, {.dtype = dtype_from_string(dtype), .device = kCpu});
+  const size_t expected = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  check(bytes.size() == expected, "unpickle", "bytes: expected {} for {} of sizes {}, got {}", expected, dtype,
+        to_string(sizes), bytes.size());
+  if (expected > 0) {
+    std::memcpy(x.device_pointer(), bytes.data(), expected);
+  }
+  return to_device(x, device_from_string(device)).set_requires_grad(requires_grad);
+}
+
+/// x[start:end:step] along one axis; a view.
+Tensor sliced(const Tensor& x, int64_t axis, const nb::slice& range) {
+  Py_ssize_t start = 0;
+  Py_ssize_t stop = 0;
+  Py_ssize_t step = 1;
+  if (PySlice_Unpack(range.ptr(), &start, &stop, &step) < 0) {
+    throw nb::python_error();
+  }
+  check(step >= 1, "getitem", "expected a step of at least 1 along axis {}, got {}", axis, step);
+  PySlice_AdjustIndices(x.size(axis), &start, &stop, step);
+  return slice(x, axis, start, std::max(start, stop), step);
+}
+
+bool is_ellipsis(const nb::handle& x) {
+  return x.ptr() == Py_Ellipsis;
+}
+
+/// Integers, slices, None, … and one tensor of row numbers, as in NumPy. All but the last give views.
+Tensor get_item(const Tensor& x, const nb::object& key) {
+  std::vector<nb::object> parts;
+  if (nb::isinstance<nb::tuple>(key)) {
+    for (const nb::handle part : key) {
+      parts.push_back(nb::borrow(part));
+    }
+  } else {
+    parts.push_back(key);
+  }
+  int64_t taken = 0;
+  int64_t ellipses = 0;
+  int64_t tensors = 0;
+  for (const nb::object& part : parts) {
+    taken += part.is_none() || is_ellipsis(part) ? 0 : 1;
+    ellipses += is_ellipsis(part) ? 1 : 0;
+    tensors += nb::isinstance<Tensor>(part) ? 1 : 0;
+  }
+  check(taken <= x.rank(), "getitem", "expected at most {} indices, got {}", x.rank(), taken);
+  check(ellipses <= 1, "getitem", "expected at most one …, got {}", ellipses);
+  check(tensors <= 1, "getitem", "expected at most one tensor of row numbers, got {}", tensors);
+  Tensor y = x;
+  int64_t axis = 0;
+  for (const nb::object& part : parts) {
+    if (part.is_none()) {
+      y = unsqueeze(y, axis++);
+    } else if (is_ellipsis(part)) {
+      axis += x.rank() - taken;
+    } else if (nb::isinstance<nb::slice>(part)) {
+      y = sliced(y, axis, nb::cast<nb::slice>(part));
+      ++axis;
+    } else if (nb::isinstance<Tensor>(part)) {
+      y = index_select(y, axis++, nb::cast<Tensor>(part));
+    } else {
+      check(PyIndex_Check(part.ptr()) != 0 && PyBool_Check(part.ptr()) == 0, "getitem",
+            "expected integers, slices, None, … or a tensor, got {}",
+            nb::cast<std::string>(part.type().attr("__name__")));
+      const Py_ssize_t index = PyNumber_AsSsize_t(part.ptr(), PyExc_IndexError);
+      if (index == -1 && PyErr_Occurred() != nullptr) {
+        throw nb::python_error();
+      }
+      if (index < -y.size(axis) || index >= y.size(axis)) {  // ends a loop of Python over a tensor
+        throw nb::index_error(fmt::format("getitem: expected an index in [{}, {}) along axis {}, got {}", -y.size(axis),
+                                          y.size(axis), axis, index)
+                                  .c_str());
+      }
+      y = select(y, axis, index);
+    }
+  }
+  return y;
+}
+
+void add_copies(nb::module_& m, nb::class_<Tensor>& tensor) {
+  tensor.def("__copy__", &shallow_copy, nb::sig("def __copy__(self) -> Tensor"), "A new leaf on the same memory.")
+      .def("__deepcopy__", &deep_copy, nb::arg("memo"),
+           nb::sig("def __deepcopy__(self, memo: dict[int, typing.Any]) -> Tensor"),
+           "A tensor with memory of its own, with the gradient. Throws Error for the result of an op on the tape.")
+      .def("__reduce__", &pickled, nb::sig("def __reduce__(self) -> tuple[typing.Any, ...]"));
+  m.def("_rebuild_tensor", &unpickled, nb::arg("data"), nb::arg("dtype"), nb::arg("sizes"), nb::arg("strides"),
+        nb::arg("device"), nb::arg("requires_grad"), "A tensor of what pickle has kept of it.");
+}
+
+void add_indexing(nb::class_<Tensor>& tensor) {
+  tensor.def(
+      "__iter__",
+      [](const Tensor& x) {
+        check(x.rank() > 0, "iter", "expected a tensor of rank 1 or more, got one of rank 0");
+        nb::list rows;
+        for (int64_t i = 0; i < x.size(0); ++i) {
+          rows.append(select(x, 0, i));
+        }
+        return nb::iter(rows);
+      },
+      nb::sig("def __iter__(self) -> typing.Iterator[Tensor]"));
+  tensor.def("__getitem__", &get_item, nb::arg("key"),
+             "x[1, ..., 2:5, None]: a view. x[rows] with an int64 tensor of rank 1: those rows, a copy.");
 }
 
 }  // namespace

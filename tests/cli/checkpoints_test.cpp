@@ -1,7 +1,6 @@
 #include "cli/program.h"
 #include "data/safetensors.h"
 #include "data/tensor_file.h"
-#include "data/zip_archive.h"
 #include "support.h"
 
 #include <doctest/doctest.h>

@@ -6,7 +6,6 @@
 #include "data/safetensors.h"
 #include "models/registry.h"
 #include "train/checkpoint.h"
-#include "train/dataset_notes.h"
 #include "train/recipe.h"
 
 #include <algorithm>

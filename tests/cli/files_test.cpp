@@ -4,7 +4,7 @@
 #include "json.h"
 #include "models/registry.h"
 #include "session/environment.h"
-#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -159,6 +159,26 @@ TEST_CASE("norma: options that exclude each other") {
         "norma: bench: --both-formats excludes --channels-last\n");
 }
 
+TEST_CASE("norma: an option of a family of networks that none of the runs has") {
+  for (const auto& [option, models] :
+       std::map<std::string, std::string>{{"--patch-size 4", "resnet18"},
+                                          {"--layer-scale 0.1", "resnet18"},
+                                          {"--small-stem", "convnext_atto"},
+                                          {"--zero-init-last", "convnext_atto,vit_tiny"},
+                                          {"--global-pool avg", "convnext_atto"},
+                                          {"--qk-norm rms2d", "resnet18,convnext_atto"}}) {
+    const std::string name = option.substr(2, option.find(' ') - 2);
+    const std::string text = complaint("compare --dataset shapes --models " + models + " " + option);
+    CHECK_MESSAGE(text.starts_with("norma: compare: " + name + ": expected a network that has this option, got "),
+                  text);
+  }
+  for (const std::string options : {"--models resnet18,convnext_atto --patch-size 4 --zero-init-last",
+                                    "--models resnet18,vit_tiny --qk-norm layer2d"}) {
+    CHECK(complaint("compare --dataset shapes --norms batch --part 1/2 --budget 10m " + options)
+              .find("expected a network") == std::string::npos);
+  }
+}
+
 TEST_CASE("norma: values with an equals sign, and an option in the place of a value") {
   CHECK(complaint("train --lr=fast") == "norma: train: --lr: expected a number in (0, 1000], got fast\n");
   CHECK(complaint("train --resume= --quiet") == "norma: train: --resume: expected a path, got an empty text\n");

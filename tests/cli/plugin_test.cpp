@@ -104,6 +104,10 @@ TEST_CASE("norma train --plugin: a checkpoint is read again with it, and not wit
   CHECK(without.code == 2);
   CHECK(without.err == "norma: eval: norm 'column' comes from a plug-in, which is not loaded: add --plugin " +
                            plugin("by_spec") + "\n");
+  const Outcome attention =
+      run_norma(folder.path(), "train --model vit_tiny --qk-norm column " + kTiny + "--output q" + loaded);
+  CHECK_MESSAGE(attention.code == 0, attention.err);
+  CHECK(run_norma(folder.path(), "eval --checkpoint q").err == without.err);
   // The run's own files name it.
   const std::string named =
       fmt::format("plug-in {} (sha256 {}), which '", plugin("by_spec"), sha256(read_file(plugin("by_spec"))));

@@ -14,7 +14,7 @@ TEST_CASE("copy call: a profile knows how the elements lay before and after") {
   const uint64_t number = next_node_number();
   const Tensor y = copy_of(x, MemoryFormat::channels_last, DType::float64);
   REQUIRE(profile.records().size() == 1);
-  const auto* call = std::get_if<CopyCall>(&profile.records()[0].work.call);
+  const auto* call = std::any_cast<CopyCall>(&profile.records()[0].work.call);
   REQUIRE(call != nullptr);
   CHECK(call->sizes == x.sizes());
   CHECK(call->from == x.strides());

@@ -1,6 +1,6 @@
 #include "core/factory.h"
-#include "data/augment/erase.h"
 #include "data/augment/mix.h"
+#include "data/augment/rectangles.h"
 #include "error_text.h"
 
 #include <doctest/doctest.h>

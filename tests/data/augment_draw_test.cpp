@@ -1,8 +1,7 @@
 #include "core/random.h"
 #include "data/augment/color.h"
-#include "data/augment/color_jitter.h"
-#include "data/augment/crop.h"
 #include "data/augment/random.h"
+#include "data/augment/rectangles.h"
 #include "data/pictures.h"
 #include "error_text.h"
 

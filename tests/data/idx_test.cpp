@@ -1,5 +1,5 @@
 #include "data/idx.h"
-#include "data/datasets.h"
+#include "data/dataset.h"
 
 #include "files.h"
 

@@ -2,8 +2,8 @@
 
 #include "core/factory.h"
 #include "data/image_formats.h"
-#include "data/image_tensor.h"
 #include "data/resize.h"
+#include "data/transform.h"
 #include "files.h"
 
 #include <zlib.h>

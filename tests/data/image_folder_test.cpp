@@ -1,11 +1,11 @@
-#include "data/datasets.h"
+#include "data/dataset.h"
 
 #include "data/image_file.h"
 #include "data/image_formats.h"
-#include "data/image_tensor.h"
 #include "data/loader.h"
 #include "data/safetensors.h"
 #include "data/survey.h"
+#include "data/transform.h"
 #include "files.h"
 #include "paths.h"
 

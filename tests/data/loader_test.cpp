@@ -1,7 +1,7 @@
 #include "data/loader.h"
 
 #include "core/copy.h"
-#include "data/datasets.h"
+#include "data/dataset.h"
 #include "files.h"
 #include "support.h"
 

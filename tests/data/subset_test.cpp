@@ -1,6 +1,5 @@
-#include "data/subset.h"
+#include "data/dataset.h"
 
-#include "data/datasets.h"
 #include "error_text.h"
 
 #include <doctest/doctest.h>

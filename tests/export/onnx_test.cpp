@@ -112,7 +112,8 @@ TEST_CASE("onnx: group norm of opset 21 is computed in the dtype of the network"
 }
 
 TEST_CASE("onnx: other norms are plain ops, which say what they stand for") {
-  for (const char* const norm : {"rms2d", "simple2d", "frn", "grn", "evonorm_s0:4"}) {
+  for (const char* const norm : {"rms2d", "simple2d", "frn", "grn", "evonorm_s0:4", "rms2d[offset=true]",
+                                 "rms2d[groups=4]", "seednorm[offset=true]"}) {
     CAPTURE(norm);
     SmallNetwork network(norm);
     test::stir(network, {4, 3, 24, 28});

@@ -81,6 +81,8 @@ std::vector<Case> cases() {
       {.model = "vit_tiny_patch16_224",
        .options = {
            .num_classes = 5, .layer_scale = 0.1, .image_size = 64, .global_pool = "avg", .qk_norm = "layer2d"}});
+  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 32, .qkv_bias = false}});
+  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 32, .qk_norm = "rms2d"}});
   const TorchLibrary torchvision = TorchLibrary::torchvision;
   all.push_back({.model = "resnet18", .options = {.num_classes = 5, .norm = "layer2d"}, .library = torchvision});
   all.push_back({.model = "resnet50", .options = {.num_classes = 5, .small_stem = true}, .library = torchvision});
@@ -153,6 +155,12 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   const models::ModelOptions pooled{.layer_scale = 1, .global_pool = "avg", .qk_norm = "layer2d"};
   CHECK(says({.model = "vit_tiny", .options = pooled},
              "img_size=224, patch_size=16, global_pool=\"avg\", init_values=1e-5, qk_norm=True)\n"));
+  const std::string rms = "setattr(block.attn, key, nn.RMSNorm(block.attn.head_dim, eps=";
+  models::ModelOptions other{.image_size = 32, .qk_norm = "rms2d", .initialize = false};
+  CHECK(says({.model = "vit_tiny", .options = other}, rms));
+  const nn::NamedTensors state = models::create_model("vit_tiny", other)->state_dict();
+  other.qk_norm.clear();  // as for weights alone
+  CHECK(export_torch("vit_tiny", other, state, TorchLibrary::timm, 1).program.find(rms) != std::string::npos);
   const Case grey{.model = "resnet18", .options = {.in_channels = 1, .small_stem = true}};
   CHECK(says(grey, "timm.create_model(\"resnet18\", num_classes=1000, in_chans=1)\n"));
   CHECK(says(grey, "    model.conv1 = nn.Conv2d(1, 64, 3, padding=1, bias=False)\n"));
@@ -194,6 +202,12 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
   CHECK(refusal(resnet("ghost_batch[track_running_stats=false]")) ==
         "export_torch: norm: ghost_batch: expected running statistics, since PyTorch has no ghost batches, got none");
   const TorchLibrary torchvision = TorchLibrary::torchvision;
+  for (const std::string norm :
+       {"rms2d[offset=true]", "layer2d[offset=true]", "rms2d[groups=4]", "seednorm[offset=true]"}) {
+    CHECK(refusal(resnet(norm)).find(": expected offset=false and one group, as in timm's layer, got ") !=
+          std::string::npos);
+  }
+  CHECK(says({.model = "vit_tiny", .options = {.image_size = 32, .qkv_bias = false}}, "qkv_bias=False"));
   CHECK(refusal({.model = "convnext_atto", .options = {}, .library = torchvision}) ==
         "export_torch: model: expected a network of torchvision, got convnext_atto; timm has it");
   CHECK(refusal({.model = "resnet18", .options = {.in_channels = 1}, .library = torchvision}) ==
@@ -207,14 +221,8 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
       refusal({.model = "vit_tiny", .options = {.norm = "batch"}})
           .starts_with("export_torch: norm: expected layer2d, as timm's ViT has other norms of tokens than of images, "
                        "got batch"));
-  CHECK(refusal({.model = "vit_tiny", .options = {.qk_norm = "rms2d"}}) ==
-        "export_torch: qk_norm: expected layer2d, as timm's ViT has one kind of norm, got rms2d");
-  CHECK(test::error_of([] {
-          models::ModelOptions options{.image_size = 32, .qk_norm = "rms2d", .initialize = false};
-          const nn::NamedTensors state = models::create_model("vit_tiny", options)->state_dict();
-          options.qk_norm.clear();  // as for weights alone
-          export_torch("vit_tiny", options, state, TorchLibrary::timm, 1);
-        }) == "export_torch: qk_norm: expected layer2d, as timm's ViT has one kind of norm, got one without a bias");
+  CHECK(refusal({.model = "vit_tiny", .options = {.qk_norm = "layer2d[affine=false]"}}) ==
+        "export_torch: qk_norm: expected layer2d, as timm's ViT has elsewhere, or rms2d, got layer2d[affine=false]");
   nn::register_norm("of_a_test", [](int64_t channels) { return nn::make_norm("batch", channels); });
   CHECK(refusal(resnet("of_a_test")) ==
         "export_torch: norm: expected one that PyTorch, torchvision or timm has, got of_a_test");

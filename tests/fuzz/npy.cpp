@@ -1,5 +1,3 @@
-#include "data/npy.h"
-
 #include "data/tensor_file.h"
 #include "fuzz.h"
 

@@ -1,4 +1,4 @@
-#include "data/pytorch_file.h"
+#include "data/tensor_file.h"
 
 #include "fuzz.h"
 

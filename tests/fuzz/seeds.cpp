@@ -1,6 +1,5 @@
 #include "core/factory.h"
 #include "data/image_file.h"
-#include "data/npy.h"
 #include "data/safetensors.h"
 #include "data/tensor_file.h"
 #include "lab/report/merged.h"

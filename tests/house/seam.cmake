@@ -15,7 +15,7 @@ string(APPEND may_decide "|^parallel/process_group_(mpi|nccl)\\.cpp$|^python/bin
 set(may_read "_(cpu|onednn|eigen)\\.cpp$|/(cpu|cuda)/|^ops/libraries/")
 set(decides "device\\.type|device\\(\\)\\.type|\\.type [=!]=|DeviceType::|[=!]= kCpu|is_host\\(")
 set(reads "[.>]data<|raw_data\\(|storage\\(\\)->data\\(|[^a-z]\\*[a-z_.>-]+device_pointer|device_pointer<[a-z0-9_]+>\\(\\)\\(")
-set(past_frame "[^a-z_](record_node|record_node_in_place|trace_op|is_tracing|autocast_state)[^a-z_]")
+set(past_frame "[^a-z_](record_node|trace_op|is_tracing|autocast_state)[^a-z_]")
 set(outlives "&[a-zA-Z_ ]*=[ \n]*[a-zA-Z_:\"()]*(kernels\\.at|\\.run)\\([^@]*")
 set(makes "(empty|empty_strided|zeros|ones|full|scalar|arange|from_vector|rand|randn|randint|randperm)\\(")
 

@@ -2,7 +2,7 @@
 
 #include "core/op_profile.h"
 #include "error_text.h"
-#include "lab/bench/detail.h"
+#include "lab/bench/benchmark.h"
 #include "lab/bench/floor.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,3 @@
-#include "lab/compare/budget.h"
 
 #include "base/error.h"
 #include "error_text.h"

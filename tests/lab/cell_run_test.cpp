@@ -1,10 +1,10 @@
-#include "lab/compare/cell_run.h"
+#include "lab/compare/comparison.h"
 
 #include "base/error.h"
 #include "core/random.h"
 #include "core/tape.h"
+#include "data/dataset.h"
 #include "data/json.h"
-#include "data/subset.h"
 #include "error_text.h"
 #include "files.h"
 #include "lab/report/report.h"
@@ -16,10 +16,10 @@
 #include "nn/sequential.h"
 #include "ops/pointwise/pointwise.h"
 #include "session/interrupt.h"
-#include "session/step_times.h"
+#include "session/progress.h"
 #include "session/trainer.h"
 #include "train/checkpoint.h"
-#include "train/recalibrate.h"
+#include "train/evaluate.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "lab/report/chart.h"
+#include "lab/report/section.h"
 
 #include "base/error.h"
 
@@ -58,15 +58,16 @@ TEST_CASE("chart: 32 styles differ in color or dashes") {
 }
 
 TEST_CASE("chart: a line chart has a path per curve and a legend entry per name that is not faint") {
-  const std::string svg = line_chart({.id = "c",
-                                      .title = "loss <1>",
-                                      .description = "falls",
-                                      .x_label = "images",
-                                      .y_label = "loss",
-                                      .series = {{.name = "batch", .style = 0, .x = {0, 1, 2}, .y = {3, 2, 1}},
-                                                 {.name = "batch", .style = 0, .x = {0, 1}, .y = {3, 1}},
-                                                 {.name = "group", .style = 1, .x = {0, 1}, .y = {2, 1}},
-                                                 {.name = "p", .style = 2, .x = {0, 1}, .y = {9, 0}, .faint = true}}});
+  const std::string svg =
+      to_html(LineChart{.id = "c",
+                        .title = "loss <1>",
+                        .description = "falls",
+                        .x_label = "images",
+                        .y_label = "loss",
+                        .series = {{.name = "batch", .style = 0, .x = {0, 1, 2}, .y = {3, 2, 1}},
+                                   {.name = "batch", .style = 0, .x = {0, 1}, .y = {3, 1}},
+                                   {.name = "group", .style = 1, .x = {0, 1}, .y = {2, 1}},
+                                   {.name = "p", .style = 2, .x = {0, 1}, .y = {9, 0}, .faint = true}}});
   CHECK(count(svg, "<path class=\"curve") == 4 + 2);  // and samples in the legend
   CHECK(count(svg, "<li>") == 2);
   CHECK(count(svg, "<title id=\"c-t\">loss &lt;1&gt;</title><desc id=\"c-d\">falls</desc>") == 1);
@@ -80,25 +81,26 @@ TEST_CASE("chart: a line chart has a path per curve and a legend entry per name 
 }
 
 TEST_CASE("chart: values with names along the axis have a dot each, in the middle of their place") {
-  const std::string svg = line_chart({.id = "c",
-                                      .title = "t",
-                                      .description = "d",
-                                      .x_label = "batch size",
-                                      .y_label = "y",
-                                      .series = {{.name = "a", .style = 3, .x = {0, 1}, .y = {0, 1}}},
-                                      .x_names = {"2", "1<6"}});
+  const std::string svg = to_html(LineChart{.id = "c",
+                                            .title = "t",
+                                            .description = "d",
+                                            .x_label = "batch size",
+                                            .y_label = "y",
+                                            .series = {{.name = "a", .style = 3, .x = {0, 1}, .y = {0, 1}}},
+                                            .x_names = {"2", "1<6"}});
   CHECK(path(svg, "dot s3", 0) == "M250 1000h0");
   CHECK(path(svg, "dot s3", 1) == "M750 0h0");
   CHECK(count(svg, "style=\"left:75%\">1&lt;6</span>") == 1);
 }
 
 TEST_CASE("chart: NaN and infinity leave a gap, and no letter of them reaches the page") {
-  const std::string svg = line_chart({.id = "c",
-                                      .title = "t",
-                                      .description = "d",
-                                      .x_label = "x",
-                                      .y_label = "y",
-                                      .series = {{.name = "a", .x = {0, 1, 2, 3, 4}, .y = {1, NAN, 2, INFINITY, 3}}}});
+  const std::string svg =
+      to_html(LineChart{.id = "c",
+                        .title = "t",
+                        .description = "d",
+                        .x_label = "x",
+                        .y_label = "y",
+                        .series = {{.name = "a", .x = {0, 1, 2, 3, 4}, .y = {1, NAN, 2, INFINITY, 3}}}});
   CHECK(count(svg, "nan") == 0);
   CHECK(count(svg, "inf") == 0);
   CHECK(path(svg, "curve") == "M0 1000h0M500 500h0M1000 0h0");  // each alone, and seen by its round ends
@@ -110,30 +112,31 @@ TEST_CASE("chart: of a long curve the least and the most of each stretch are dra
     series.x.push_back(i);
     series.y.push_back(i == 12345 ? 100 : std::sin(i));
   }
-  const std::string svg = line_chart({.id = "c",
-                                      .title = "t",
-                                      .description = "d",
-                                      .x_label = "x",
-                                      .y_label = "y",
-                                      .series = {series},
-                                      .most_points = 200});
+  const std::string svg = to_html(LineChart{.id = "c",
+                                            .title = "t",
+                                            .description = "d",
+                                            .x_label = "x",
+                                            .y_label = "y",
+                                            .series = {series},
+                                            .most_points = 200});
   CHECK(svg.size() < 6000);
   CHECK(count(path(svg, "curve"), "l") <= 200);
   CHECK(count(svg, ">100</span>") == 1);
   CHECK(count(path(svg, "curve"), "-66") + count(path(svg, "curve"), "-67") == 1);  // two thirds of the axis: 0 to 100
-  CHECK(count(line_chart({.id = "c", .title = "t", .description = "d", .x_label = "x", .y_label = "y", .series = {}}),
+  CHECK(count(to_html(
+                  LineChart{.id = "c", .title = "t", .description = "d", .x_label = "x", .y_label = "y", .series = {}}),
               "curve") == 0);
 }
 
 TEST_CASE("chart: dots stand where their values are on an axis that fits them") {
-  const std::string svg = dot_plot(
-      {.id = "c",
-       .title = "accuracy",
-       .description = "d",
-       .x_label = "%",
-       .dots = {{.name = "a", .style = 1, .value = 80, .low = 79, .high = 84, .parts = {79.5, 80.5}, .text = "80 %"},
-                {.name = "b", .style = 2, .value = 82, .text = "82 %"},
-                {.name = "c", .style = 4, .value = NAN, .text = "not known"}}});
+  const std::string svg = to_html(DotPlot{
+      .id = "c",
+      .title = "accuracy",
+      .description = "d",
+      .x_label = "%",
+      .dots = {{.name = "a", .style = 1, .value = 80, .low = 79, .high = 84, .parts = {79.5, 80.5}, .text = "80 %"},
+               {.name = "b", .style = 2, .value = 82, .text = "82 %"},
+               {.name = "c", .style = 4, .value = NAN, .text = "not known"}}});
   CHECK(count(svg, ">0</span>") == 0);  // the axis goes from 79 to 84
   CHECK(path(svg, "dot s1") == "M200 50h0");
   CHECK(path(svg, "dot s2") == "M600 150h0");
@@ -145,25 +148,26 @@ TEST_CASE("chart: dots stand where their values are on an axis that fits them") 
 }
 
 TEST_CASE("chart: the axis of dots reaches the reference, and a bar without end has none") {
-  const std::string svg = dot_plot({.id = "c",
-                                    .title = "tax",
-                                    .description = "d",
-                                    .x_label = "%",
-                                    .dots = {{.name = "a", .value = 10, .low = 4, .high = INFINITY, .text = ""}},
-                                    .reference = 0});
+  const std::string svg = to_html(DotPlot{.id = "c",
+                                          .title = "tax",
+                                          .description = "d",
+                                          .x_label = "%",
+                                          .dots = {{.name = "a", .value = 10, .low = 4, .high = INFINITY, .text = ""}},
+                                          .reference = 0});
   CHECK(path(svg, "axis") == "M0 0v100");
   CHECK(path(svg, "error") == "M400 50H1000M400 35v30");
 }
 
 TEST_CASE("chart: bars are as long as their values") {
-  const std::string svg = bar_chart({.id = "c",
-                                     .title = "memory",
-                                     .description = "d",
-                                     .x_label = "MB",
-                                     .bars = {{.name = "a", .value = 50, .text = "50 MB"},
-                                              {.name = "b", .value = 100, .text = "100 MB"},
-                                              {.name = "c", .value = NAN, .text = "-"},
-                                              {.name = "d", .value = -3, .text = "-3"}}});
+  const std::string svg = to_html(DotPlot{.id = "c",
+                                          .title = "memory",
+                                          .description = "d",
+                                          .x_label = "MB",
+                                          .dots = {{.name = "a", .value = 50, .text = "50 MB"},
+                                                   {.name = "b", .value = 100, .text = "100 MB"},
+                                                   {.name = "c", .value = NAN, .text = "-"},
+                                                   {.name = "d", .value = -3, .text = "-3"}},
+                                          .bars = true});
   CHECK(count(svg, "width=\"500\"") == 1);
   CHECK(count(svg, "width=\"1000\"") == 1);
   CHECK(count(svg, "width=\"0\"") == 2);
@@ -176,7 +180,7 @@ TEST_CASE("chart: names beside points leave each other room, and many points hav
     chart.points.push_back({.name = "n" + std::to_string(i), .x = 1.0 + i, .y = 50});
   }
   chart.points.push_back({.name = "nowhere", .x = NAN, .y = 50});
-  const std::string svg = point_chart(chart);
+  const std::string svg = to_html(chart);
   CHECK(count(svg, "class=\"dot") == 3);
   CHECK(count(svg, "nowhere") == 0);
   CHECK(count(svg, "bottom:50%\">n0<") == 1);
@@ -186,5 +190,5 @@ TEST_CASE("chart: names beside points leave each other room, and many points hav
   for (int i = 0; i < 20; ++i) {
     chart.points.push_back({.name = "more", .x = 1, .y = 1.0 * i});
   }
-  CHECK(count(point_chart(chart), "class=\"names\"") == 0);
+  CHECK(count(to_html(chart), "class=\"names\"") == 0);
 }

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "error_text.h"
-#include "lab/report/decide_rows.h"
+#include "lab/report/decisions.h"
 #include "lab/report_cases.h"
 
 #include <doctest/doctest.h>

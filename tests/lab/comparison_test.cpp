@@ -377,12 +377,6 @@ TEST_CASE("comparison: every cell is tried before the first step") {
           o.recipe.image_size = 20;
           o.recipe.patch_size = 8;
         }) == "train: img-size: expected at least 64 for convnext_atto with a patch-size of 8, got 20");
-  CHECK(error_with([](ComparisonOptions& o) {
-          o.models = {"resnet18", "convnext_atto"};
-          o.recipe.qk_norm = "layer2d";
-        }) == "compare: qk-norm: expected a network that has this option, got resnet18, convnext_atto");
-  CHECK(error_with([](ComparisonOptions& o) { o.recipe.global_pool = "avg"; }) ==
-        "compare: global-pool: expected a network that has this option, got convnext_atto");
   CHECK(error_with([](ComparisonOptions& o) { o.recipe.images = 3; }) ==
         "compare: convnext_atto with norm batch: train: images: expected at least a batch of 4 (option -b), got 3");
   CHECK(error_with([](ComparisonOptions& o) {

@@ -1,9 +1,5 @@
 #include "core/random.h"
-#include "lab/statistics/bootstrap.h"
-#include "lab/statistics/decision.h"
-#include "lab/statistics/distributions.h"
-#include "lab/statistics/mcnemar.h"
-#include "lab/statistics/scatter.h"
+#include "lab/statistics/statistics.h"
 
 #include <doctest/doctest.h>
 

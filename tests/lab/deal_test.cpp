@@ -1,9 +1,6 @@
-#include "lab/compare/deal.h"
-
 #include "error_text.h"
 #include "lab/compare/comparison.h"
 #include "lab/compare/timing.h"
-#include "lab/compare/tune.h"
 #include "lab/small_comparison.h"
 
 #include <doctest/doctest.h>
@@ -98,6 +95,21 @@ TEST_CASE("deal: costs follow the work, by shapes alone") {
   broken.cells[0].norm = "group:7";  // seven groups do not divide its channels
   CHECK(estimate_costs(broken)[0] == 0);
   CHECK(deal(broken, 2) == std::vector<int64_t>{2, 1});
+}
+
+TEST_CASE("deal: a ViT's attention counts, whose products grow with the square of the tokens") {
+  const auto cost = [](int64_t patch_size) {
+    ComparisonOptions options = small_comparison("unused");
+    options.models = {"vit_tiny"};
+    options.norms = {"layer2d"};
+    options.recipe.image_size = 32;
+    options.recipe.patch_size = patch_size;
+    options.recipe.batch_size = 64;
+    options.recipe.images = 640;
+    return static_cast<double>(estimate_costs(plan_comparison(options))[0]);
+  };
+  // 257 and 65 tokens: all else grows in proportion.
+  CHECK(cost(2) / cost(4) > 1.05 * 257 / 65);
 }
 
 TEST_CASE("deal: the most expensive go first, each to the part with the least") {

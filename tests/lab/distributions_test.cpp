@@ -1,4 +1,4 @@
-#include "lab/statistics/distributions.h"
+#include "lab/statistics/statistics.h"
 
 #include "data/json.h"
 #include "files.h"

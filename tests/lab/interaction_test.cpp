@@ -1,4 +1,4 @@
-#include "lab/report/interaction.h"
+#include "lab/report/decisions.h"
 
 #include "lab/page_check.h"
 #include "lab/report/report.h"

@@ -1,9 +1,7 @@
-#include "lab/report/joined.h"
 
 #include "error_text.h"
 #include "files.h"
 #include "lab/compare/comparison.h"
-#include "lab/compare/deal.h"
 #include "lab/report/merged.h"
 #include "lab/report_cases.h"
 #include "lab/small_comparison.h"

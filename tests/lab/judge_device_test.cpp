@@ -1,5 +1,5 @@
 #include "lab/judge/audit.h"
-#include "lab/judge/cases.h"
+#include "lab/judge/norms.h"
 
 #include "core/device.h"
 #include "json.h"

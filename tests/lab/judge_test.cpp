@@ -4,8 +4,8 @@
 #include "files.h"
 #include "json.h"
 #include "lab/judge/audit.h"
-#include "lab/judge/cases.h"
 #include "lab/judge/check_norm.h"
+#include "lab/judge/norms.h"
 #include "lab/report/table.h"
 #include "ops/conv/conv.h"
 #include "ops/pointwise/pointwise.h"
@@ -258,6 +258,30 @@ TEST_CASE("audit: group norm has any number of groups, and a short name means th
   CHECK(accuracy.output.worst <= 3e-15);
   CHECK(!find_norm("group").has_value());  // 32 groups or fewer, by the channels
   CHECK(!find_norm("group:3[eps=1]").has_value());
+}
+
+TEST_CASE("audit: zero-centred weights, and groups of channels for a root mean square") {
+  for (const std::string name : {"layer2d[offset=true]", "rms2d[offset=true]", "rms2d[groups=5]",
+                                 "rms2d[groups=5,offset=true]", "seednorm[offset=true]"}) {
+    CAPTURE(name);
+    const Norm norm = norm_called(name);
+    CHECK(norm.name == name);
+    for (const Layout layout : {Layout::contiguous, Layout::channels_last}) {
+      const Inputs inputs = make_inputs(case_called("offset_0"), norm, DType::float64, /* quick= */ true);
+      const Accuracy accuracy = Truth(norm, inputs).accuracy(apply(norm, inputs, Statistics::stable, layout));
+      CHECK(accuracy.output.worst <= 1e-14);
+      CHECK(accuracy.dx.worst <= 1e-13);
+      CHECK(accuracy.dweight.worst <= 1e-13);
+      CHECK(accuracy.wrong_outputs + accuracy.wrong_gradients == 0);
+    }
+    // Without the 1, or with one set for all channels, the definition is another.
+    Norm other = norm_called(name.substr(0, name.find('[')));
+    other.sizes = norm.sizes;
+    const Inputs inputs = make_inputs(case_called("offset_0"), norm, DType::float64, /* quick= */ true);
+    CHECK(Truth(other, inputs).accuracy(apply(norm, inputs, Statistics::stable, Layout::contiguous)).output.worst >
+          0.01);
+  }
+  CHECK(!find_norm("rms2d[eps=1]").has_value());
 }
 
 TEST_CASE("audit and check-norm say the same of the same norm on the same input") {

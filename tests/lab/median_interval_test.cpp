@@ -1,4 +1,4 @@
-#include "lab/statistics/decision.h"
+#include "lab/statistics/statistics.h"
 
 #include "core/random.h"
 

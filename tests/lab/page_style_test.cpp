@@ -1,4 +1,4 @@
-#include "lab/report/template.h"
+#include "lab/report/section.h"
 
 #include <doctest/doctest.h>
 

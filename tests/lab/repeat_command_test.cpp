@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,7 +89,8 @@ TEST_CASE("repeat command: another value of each option is in it") {
     if (option.name == "patch-size" || option.name == "layer-scale") {
       comparison.recipe.model = "convnext_atto";
     }
-    if (option.name == "global-pool" || option.name == "qk-norm") {
+    const std::set<std::string> of_vit = {"global-pool", "qk-norm", "qkv-bias", "pos-drop", "norm-placement"};
+    if (of_vit.contains(option.name)) {
       comparison.recipe.model = "vit_tiny";
     }
     Cell cell;

@@ -1,4 +1,4 @@
-#include "lab/report/decide_rows.h"
+#include "lab/report/decisions.h"
 #include "lab/report/page.h"
 #include "lab/report/report.h"
 #include "lab/report_cases.h"

@@ -1,12 +1,8 @@
+#include "lab/statistics/statistics.h"
 #include "data/json.h"
 #include "error_text.h"
 #include "files.h"
 #include "json.h"
-#include "lab/statistics/bootstrap.h"
-#include "lab/statistics/decision.h"
-#include "lab/statistics/mcnemar.h"
-#include "lab/statistics/robust.h"
-#include "lab/statistics/scatter.h"
 #include "paths.h"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
 #include "lab/compare/comparison.h"
-#include "lab/report/claim.h"
+#include "lab/report/decisions.h"
 #include "lab/studies/study.h"
 
 #include "error_text.h"
@@ -84,6 +84,14 @@ TEST_CASE("study file: what a claim expects") {
   CHECK(values.norm == "batch");
   CHECK(values.with == std::map<std::string, std::string>{{"lr", "0.05"}, {"opt", "sgd"}});
   CHECK(values.reference_with == std::map<std::string, std::string>{{"lr", "0.2"}, {"opt", "muon"}});
+  const Expectation growth = expected("growth: batch norm-placement=peri < batch norm-placement=pre");
+  CHECK(growth.sign == Sign::less);
+  CHECK(growth.measure == Expectation::Measure::growth);
+  CHECK(growth.with == std::map<std::string, std::string>{{"norm-placement", "peri"}});
+  const Expectation fails = expected("batch lr=0.1 fails");
+  CHECK(fails.sign == Sign::fails);
+  CHECK(fails.norm == "batch");
+  CHECK(fails.with == std::map<std::string, std::string>{{"lr", "0.1"}});
   const Expectation axis = expected("derf > rms2d, opt adamw beside muon");
   CHECK(axis.axis == "opt");
   CHECK(axis.at == "adamw");
@@ -107,6 +115,16 @@ TEST_CASE("study file: what is no study is an error that says where") {
   const auto wrong = [&](const std::string& text) { return error_of([&] { expected(text); }); };
   CHECK(wrong("dyt layer2d") ==
         "study: my.toml:14:10: expect: expected two norms with >, <, =, <= or != between them, got 'dyt layer2d'");
+  CHECK(wrong("fails") ==
+        "study: my.toml:14:10: expect: expected two norms with >, <, =, <= or != between them, got 'fails'");
+  ComparisonOptions places{.models = {"vit_tiny"}, .norms = {"layer2d"}, .seeds = {0}};
+  places.options["norm-placement"] = {"pre", "sides"};
+  CHECK(error_of([&] { plan_comparison(places); }) ==
+        "train: norm-placement: unknown placement 'sides'; did you mean 'inside'?");
+  places.options["norm-placement"] = {"pre", "post"};
+  places.models = {"vit_tiny", "resnet18"};
+  CHECK(error_of([&] { plan_comparison(places); }) ==
+        "compare: norm-placement: expected a network that has this option, got vit_tiny, resnet18");
   CHECK(wrong("dyt >") == "study: my.toml:14:10: expect: expected a norm on both sides, got 'dyt >'");
   CHECK(wrong("batch lr=1 = batch") ==
         "study: my.toml:14:10: expect: expected values of the same axes on both sides, got 'batch lr=1 = batch'");

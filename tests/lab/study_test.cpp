@@ -1,5 +1,5 @@
 #include "lab/compare/comparison.h"
-#include "lab/report/claim.h"
+#include "lab/report/decisions.h"
 
 #include "error_text.h"
 
@@ -43,14 +43,18 @@ TEST_CASE("study: each is a grid in which what it asks for varies") {
       norms.insert(cell.norm);
     }
     const bool asks = !study.claim;
-    const bool one_norm = study.name == "weight-decay" || study.name == "ema";
-    CHECK(norms.contains("batch") ==
-          (asks || one_norm || study.name == "finetune"));  // the reference; a claim names its own
+    const bool one_batch_norm = study.name == "weight-decay" || study.name == "ema";
+    const bool one_norm = one_batch_norm || study.name == "qk-norm" || study.name == "placement";
+    const bool of_batch = one_batch_norm || study.name == "finetune" || study.name == "batch-vit";
+    CHECK(norms.contains("batch") == (asks || of_batch));  // the reference; a claim names its own
     CHECK(norms.size() >= (asks ? 3U : one_norm ? 1U : 2U));
     CHECK((batches.size() > 1) == (study.name == "batch-size"));
-    CHECK((lrs.size() > 1) == (study.name == "batch-size" || study.name == "lr" || study.name == "weight-decay"));
+    CHECK((lrs.size() > 1) == (study.name == "batch-size" || study.name == "lr" || study.name == "weight-decay" ||
+                               study.name == "qk-norm"));
     CHECK((precisions.size() > 1) == (study.name == "precision"));
-    CHECK((models.size() > 1) == (study.name == "depth"));
+    const std::set<std::string> in_two = {"data-size", "derf", "dyt", "optimizer"};  // claims about transformers
+    CHECK((models == std::set<std::string>{"convnext_atto", "vit_tiny"}) == in_two.contains(study.name));
+    CHECK((models.size() > 1) == (study.name == "depth" || in_two.contains(study.name)));
     CHECK_FALSE(study.question.empty());
     CHECK(study.text.empty());
   }

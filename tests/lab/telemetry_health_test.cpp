@@ -10,6 +10,7 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/factory.h"
 #include "nn/sequential.h"
+#include "ops/attention/attention.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
@@ -17,10 +18,12 @@
 #include "ops/shape/view.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <string>
@@ -121,6 +124,8 @@ TEST_CASE("telemetry: the numbers of a layer are those that a hook sees") {
           doctest::Approx(std::sqrt((0.625 * 0.625 + 2 * 0.125 * 0.125 + 0.875 * 0.875) / 4)));
     CHECK(layer.beta->max == 0);
     CHECK_FALSE(found.layers[0].gamma);
+    CHECK(layer.input_deviation == doctest::Approx(by_hand(outputs[0]).deviation).epsilon(1e-5));
+    CHECK(std::isnan(found.layers[0].input_deviation));  // of norms alone
 
     // One step from mean 0 and variance 1 with momentum 0.1.
     REQUIRE(layer.gap);
@@ -242,4 +247,127 @@ TEST_CASE("telemetry: on a device whose memory the host cannot read the numbers 
   }
   CHECK(there.layers[1].gamma->max == 1);
   CHECK(there.layers[1].gap->mean == doctest::Approx(here.layers[1].gap->mean).epsilon(1e-4));
+}
+
+namespace {
+
+/// Attention of every kind that a call may ask for.
+struct OfHeads : nn::Module {
+  AttentionOptions options;
+  explicit OfHeads(AttentionOptions chosen) : options(std::move(chosen)) {}
+  Tensor forward(const Tensor& x) override {
+    return scaled_dot_product_attention(narrow(x, 3, 0, 4), narrow(x, 3, 4, 4), narrow(x, 3, 8, 2), options);
+  }
+  [[nodiscard]] std::string name() const override { return "OfHeads"; }
+};
+
+/// Largest logit and mean entropy of a head of x, which holds q, k and v side by side, by plain loops.
+AttentionHead by_loops(const Tensor& x, int64_t head, double scale,
+                       const std::function<double(int64_t, int64_t)>& mask) {
+  const std::vector<double> values = x.to_vector<double>();
+  const int64_t tokens = x.size(2);
+  const auto at = [&](int64_t image, int64_t token, int64_t c) {
+    return values[static_cast<size_t>(((image * x.size(1) + head) * tokens + token) * 10 + c)];
+  };
+  AttentionHead found{.layer = "", .head = head, .largest_logit = -INFINITY, .entropy = 0};
+  for (int64_t image = 0; image < x.size(0); ++image) {
+    for (int64_t i = 0; i < tokens; ++i) {
+      std::vector<double> z;
+      double total = 0;
+      for (int64_t j = 0; j < tokens; ++j) {
+        double product = mask(i, j);
+        for (int64_t c = 0; c < 4; ++c) {
+          product += scale * at(image, i, c) * at(image, j, 4 + c);
+        }
+        if (product > -INFINITY) {
+          z.push_back(product);
+          total += std::exp(product);
+          found.largest_logit = std::max(found.largest_logit, product);
+        }
+      }
+      for (const double one : z) {
+        found.entropy -= std::exp(one) / total * std::log(std::exp(one) / total);
+      }
+    }
+  }
+  found.entropy /= static_cast<double>(x.size(0) * tokens);
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("telemetry: logits and entropy of each head, for each kind of attention") {
+  constexpr int64_t kTokens = 7;
+  Generator random(5);
+  const Tensor x = mul(randn({3, 2, kTokens, 10}, {}, random), 2).detach().set_requires_grad();
+  const Tensor numbers = randn({3, 1, kTokens, kTokens}, {}, random);
+  const auto no_mask = [](int64_t, int64_t) { return 0.0; };
+  const auto first_keys = [](int64_t i, int64_t j) { return j <= i ? 0.0 : -INFINITY; };
+  Tensor seen = full({kTokens, kTokens}, 1, {.dtype = DType::boolean});
+  copy_into(full({kTokens, 2}, 0, {.dtype = DType::boolean}), narrow(seen, 1, 3, 2));
+  const auto check_heads = [&](const AttentionOptions& options, double scale, const auto& mask) {
+    OfHeads model(options);
+    const HealthSample sample = looked_at(model, x, [](const Tensors& y) -> Tensors { return {sum(y[0])}; });
+    REQUIRE(sample.attention.size() == 2);
+    for (int64_t head = 0; head < 2; ++head) {
+      const AttentionHead expected = by_loops(x, head, scale, mask);
+      const AttentionHead& found = sample.attention[static_cast<size_t>(head)];
+      CHECK(found.head == head);
+      CHECK(found.largest_logit == doctest::Approx(expected.largest_logit).epsilon(1e-5));
+      CHECK(found.entropy == doctest::Approx(expected.entropy).epsilon(1e-5));
+    }
+  };
+  check_heads({}, 0.5, no_mask);
+  check_heads({.scale = 1.25}, 1.25, no_mask);
+  check_heads({.causal = true}, 0.5, first_keys);
+  check_heads({.mask = seen}, 0.5, [](int64_t, int64_t j) { return j == 3 || j == 4 ? -INFINITY : 0.0; });
+  const Tensor one = narrow(numbers, 0, 0, 1);
+  const std::vector<double> values = one.to_vector<double>();
+  check_heads({.mask = one}, 0.5, [&](int64_t i, int64_t j) { return values[static_cast<size_t>(i * kTokens + j)]; });
+  // A mask for each image: all images in one call and one after the other have the same heads.
+  OfHeads model({.mask = numbers});
+  const auto heads_in = [&](const Tensor& images, const Tensor& mask) {
+    model.options.mask = mask;
+    return looked_at(model, images, [](const Tensors& y) -> Tensors { return {sum(y[0])}; }).attention;
+  };
+  const std::vector<AttentionHead> all = heads_in(x, numbers);
+  double entropy = 0;
+  double largest = -INFINITY;
+  for (int64_t image = 0; image < 3; ++image) {
+    const Tensor alone = narrow(x.detach(), 0, image, 1).set_requires_grad();
+    const AttentionHead head = heads_in(alone, narrow(numbers, 0, image, 1))[1];
+    entropy += head.entropy / 3;
+    largest = std::max(largest, head.largest_logit);
+  }
+  CHECK(all[1].entropy == doctest::Approx(entropy).epsilon(1e-6));
+  CHECK(all[1].largest_logit == largest);
+}
+
+TEST_CASE("telemetry: the heads of a vit are those of its q_norm and k_norm, with checkpoints and without") {
+  for (const bool checkpoints : {false, true}) {
+    CAPTURE(checkpoints);
+    const auto model = models::create_model(
+        "vit_tiny",
+        {.num_classes = 10, .patch_size = 4, .grad_checkpointing = checkpoints, .image_size = 8, .qk_norm = "layer2d"});
+    Generator random(2);
+    for (const auto& [name, weight] : model->named_parameters()) {
+      if (name.ends_with("q_norm.weight")) {  // so that the layers differ
+        fill_(weight.detach(), name.starts_with("blocks.10.") ? 4 : 1);
+      }
+    }
+    const HealthSample sample =
+        looked_at(*model, randn({2, 3, 8, 8}, {}, random), [](const Tensors& y) -> Tensors { return {sum(y[0])}; });
+    REQUIRE(sample.attention.size() == 36);
+    for (size_t i = 0; i < sample.attention.size(); ++i) {
+      const AttentionHead& head = sample.attention[i];
+      CHECK(head.layer == fmt::format("blocks.{}.attn", i / 3));
+      CHECK(head.head == static_cast<int64_t>(i % 3));
+      // |q · k| <= 64, the squared norm of normalized queries and keys, times 1/8
+      CHECK(head.largest_logit <= (i / 3 == 10 ? 32.1 : 8.1));
+      CHECK(head.entropy > 0);
+      CHECK(head.entropy < std::log(5) + 1e-6);
+    }
+    const auto largest = [&](size_t block) { return sample.attention[block * 3].largest_logit; };
+    CHECK(largest(10) > 1.5 * largest(9));
+  }
 }

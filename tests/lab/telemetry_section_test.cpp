@@ -72,6 +72,14 @@ TEST_CASE("telemetry: a summary names the layer and the step of each extreme") {
   CHECK(saved_bytes(example(), LayerKind::norm) == 1'000'000);
   CHECK(saved_bytes(example(), LayerKind::linear) == 0);
   CHECK_FALSE(summarize_health({}).largest_output);
+  CHECK_FALSE(activation_growth(example()));  // no input is known
+  Telemetry vit = example();
+  vit.health[0].layers[1].input_deviation = 1;  // of an earlier sample
+  for (const double deviation : {0.5, 2.0, 4.0, 20.0}) {
+    vit.health[1].layers.push_back(vit.health[1].layers[1]);
+    vit.health[1].layers.back().input_deviation = deviation;
+  }
+  CHECK(activation_growth(vit).value_or(0) == doctest::Approx(20 * std::log10(5)));
 }
 
 TEST_CASE("telemetry: the page says where the time goes, which copies there are, and how the numbers look") {
@@ -169,6 +177,26 @@ TEST_CASE("telemetry: dynamics are charts of the parts that were asked for, and 
     sample.sharpness = Sharpness{.problem = "mine: no <second> derivative"};
   }));
   CHECK(problem.find("<td>mine: no &lt;second&gt; derivative</td><td>–</td><td>0</td>") != std::string::npos);
+}
+
+TEST_CASE("telemetry: the heads of attention are charts of the networks that have them") {
+  const Telemetry none = example();
+  Telemetry vit = example();
+  vit.health[0].attention = {{.layer = "blocks.0.attn", .head = 0, .largest_logit = 2, .entropy = 1.5},
+                             {.layer = "blocks.0.attn", .head = 1, .largest_logit = 3, .entropy = 1.25},
+                             {.layer = "blocks.1.attn", .head = 0, .largest_logit = 1, .entropy = 0.5},
+                             {.layer = "blocks.1.attn", .head = 1, .largest_logit = 2.5, .entropy = 0.25}};
+  vit.health[1].attention = vit.health[0].attention;
+  vit.health[1].attention[3] = {.layer = "blocks.1.attn", .head = 1, .largest_logit = 40, .entropy = 0.125};
+  CHECK(to_html(attention_section({{.group = "resnet18", .label = "batch", .telemetry = &none}})).empty());
+  const std::string page = to_html(attention_section({{.group = "resnet18", .label = "batch", .telemetry = &none},
+                                                      {.group = "vit_tiny", .label = "mine<", .telemetry = &vit}}));
+  CHECK(count(page, "<figure>") == 3);
+  CHECK(page.find("vit_tiny: largest logit of each head at the end") != std::string::npos);
+  CHECK(page.find("mine&lt; from 2 to 40.") != std::string::npos);       // the first and the last head
+  CHECK(page.find("mine&lt; from 1.5 to 0.125.") != std::string::npos);  // their entropies
+  CHECK(page.find("mine&lt; from 3 to 40.") != std::string::npos);       // of all heads, over the run
+  CHECK(page.find("resnet18") == std::string::npos);
 }
 
 TEST_CASE("telemetry: the charts of dynamics of 500 runs stay few") {

@@ -493,6 +493,8 @@ TEST_CASE("telemetry: JSON and back") {
   REQUIRE(telemetry.health.size() == 1);
   telemetry.health[0].layers[0].output = {.mean = NAN, .deviation = NAN, .largest = NAN, .non_finite = 3};
   telemetry.health[0].layers[1].gradient.reset();
+  telemetry.health[0].attention = {{.layer = "blocks.0.attn", .head = 0, .largest_logit = 3, .entropy = 0.5},
+                                   {.layer = "blocks.0.attn", .head = 1, .largest_logit = 12.5}};
   telemetry.health[0].dynamics = DynamicsSample{
       .lr = 0.125,
       .layers = {{.layer = "stem.0", .kind = LayerKind::convolution, .gradient_norm = 2, .weight_norm = 4},
@@ -510,6 +512,11 @@ TEST_CASE("telemetry: JSON and back") {
   CHECK(found.health[0].layers[1].gap->mean == doctest::Approx(telemetry.health[0].layers[1].gap->mean).epsilon(1e-3));
   CHECK_FALSE(found.health[0].layers[0].gap);
   CHECK(found.saved_bytes() == telemetry.saved_bytes());
+  REQUIRE(found.health[0].attention.size() == 2);
+  CHECK(found.health[0].attention[1].layer == "blocks.0.attn");
+  CHECK(found.health[0].attention[1].head == 1);
+  CHECK(found.health[0].attention[1].largest_logit == 12.5);
+  CHECK(std::isnan(found.health[0].attention[1].entropy));
   REQUIRE(found.health[0].dynamics);
   const DynamicsSample& dynamics = *found.health[0].dynamics;
   CHECK(dynamics.lr == 0.125);
@@ -531,6 +538,11 @@ TEST_CASE("telemetry: JSON and back") {
     return test::error_of([&] { telemetry_from_json(broken, "here"); });
   };
   CHECK(error_after([](auto& j) { j.erase("saved"); }) == "here: saved: missing");
+  nlohmann::json earlier = json;  // of a version that did not look at inputs
+  earlier["health"][0]["layers"].erase("input_deviation");
+  CHECK(std::isnan(telemetry_from_json(earlier, "here").health[0].layers[0].input_deviation));
+  CHECK(error_after([](auto& j) { j["health"][0]["layers"]["input_deviation"].erase(0); }) ==
+        "here: health 1: input_deviation: expected 58 values, got 57");
   CHECK(error_after([](auto& j) { j["saved"]["kind"][0] = "layer"; }) ==
         "here: saved: kind: expected one of those that are known, got 'layer'");
   CHECK(error_after([](auto& j) { j["losses"]["loss"].erase(0); }) == "here: losses: loss: expected 2 values, got 1");
@@ -539,6 +551,8 @@ TEST_CASE("telemetry: JSON and back") {
   CHECK(error_after([](auto& j) { j["saved"]["bytes"][0] = int64_t{1} << 60; }) ==
         "here: saved: bytes: expected a whole number from -1 to 35184372088832, got 1152921504606846976");
   CHECK(error_after([](auto& j) { j["health"][0].erase("step"); }) == "here: health 1: step: missing");
+  CHECK(error_after([](auto& j) { j["health"][0]["attention"]["head"][0] = "first"; }) ==
+        "here: health 1: attention: head: expected a whole number, got \"first\"");
   CHECK(error_after([](auto& j) { j["health"][0]["dynamics"].erase("lr"); }) ==
         "here: health 1: dynamics: lr: missing");
   CHECK(error_after([](auto& j) { j["health"][0]["dynamics"] = 3; }) == "here: health 1: dynamics: lr: missing");

@@ -1,4 +1,4 @@
-#include "lab/compare/tune.h"
+#include "lab/compare/comparison.h"
 
 #include "base/error.h"
 #include "core/tape.h"

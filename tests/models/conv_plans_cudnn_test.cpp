@@ -44,7 +44,7 @@ std::set<Conv2dCall> calls_of(const std::string& model, MemoryFormat format) {
   backward(cross_entropy((*net)(images), zeros({1}, {.dtype = DType::int64})));
   std::set<Conv2dCall> calls;
   for (const OpRecord& record : profile.records()) {
-    if (const auto* call = std::get_if<Conv2dCall>(&record.work.call)) {
+    if (const auto* call = std::any_cast<Conv2dCall>(&record.work.call)) {
       calls.insert(*call);
     }
   }

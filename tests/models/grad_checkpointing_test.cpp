@@ -48,7 +48,7 @@ std::vector<float> trained(const std::string& name, const std::string& norm, Les
     const std::string summary = Tape(loss).summary();
     CHECK((summary.find("checkpoint(") != std::string::npos) == checkpoints);
     if (less == Less::outputs) {
-      CHECK(std::ranges::any_of(Tape(loss).nodes(), [](const auto& node) { return node->remake != nullptr; }));
+      CHECK(std::ranges::any_of(Tape(loss).nodes(), [](const auto& node) { return node->recompute != nullptr; }));
     }
     loss.backward();
     keep(loss);

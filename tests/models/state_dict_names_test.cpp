@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -152,8 +153,8 @@ TEST_CASE("names: a vit's tensors by torchvision's, behind a prefix, and back") 
     }
   }
   check_same(own(older), state);
-  CHECK(error_of([&] { renamed(state, Dialect::huggingface); }) ==
-        "convert: tensor 'cls_token': huggingface has none of this name, or of a network like this");
+  CHECK(error_of([&] { renamed(state, Dialect::facebook); }) ==
+        "convert: tensor 'cls_token': facebook has none of this name, or of a network like this");
   CHECK(is_in_network("blocks.0.norm1.weight"));
   CHECK(is_in_network("pos_embed"));
 }
@@ -186,6 +187,67 @@ TEST_CASE("names: ConvNeXt-T has those of each library") {
     CHECK(one[0].first == known.timm);
     CHECK(renamed(one, Dialect::facebook)[0].first == known.facebook);
   }
+}
+
+TEST_CASE("names: a vit of Hugging Face, whose queries, keys and values are joined") {
+  nn::NamedTensors state = state_of("vit_tiny");
+  for (auto& [name, x] : state) {
+    if (name.find(".attn.qkv.") != std::string::npos) {  // whose rows must keep their order
+      std::vector<float> values(static_cast<size_t>(x.numel()));
+      std::iota(values.begin(), values.end(), 0.0F);
+      x = from_vector(values, x.sizes());
+    }
+  }
+  const nn::NamedTensors theirs = renamed(state, Dialect::huggingface);
+  // by transformers 5.24: what ViTForImageClassification(config).save_pretrained() writes, without "vit."
+  const std::vector<std::string> expected = {"embeddings.cls_token",
+                                             "embeddings.position_embeddings",
+                                             "embeddings.patch_embeddings.projection.weight",
+                                             "embeddings.patch_embeddings.projection.bias",
+                                             "encoder.layer.0.layernorm_before.weight",
+                                             "encoder.layer.0.layernorm_before.bias",
+                                             "encoder.layer.0.attention.attention.query.weight",
+                                             "encoder.layer.0.attention.attention.key.weight",
+                                             "encoder.layer.0.attention.attention.value.weight",
+                                             "encoder.layer.0.attention.attention.query.bias",
+                                             "encoder.layer.0.attention.attention.key.bias",
+                                             "encoder.layer.0.attention.attention.value.bias",
+                                             "encoder.layer.0.attention.output.dense.weight",
+                                             "encoder.layer.0.attention.output.dense.bias",
+                                             "encoder.layer.0.layernorm_after.weight",
+                                             "encoder.layer.0.layernorm_after.bias",
+                                             "encoder.layer.0.intermediate.dense.weight",
+                                             "encoder.layer.0.intermediate.dense.bias",
+                                             "encoder.layer.0.output.dense.weight",
+                                             "encoder.layer.0.output.dense.bias"};
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(theirs[i].first == expected[i]);
+  }
+  CHECK(theirs[theirs.size() - 4].first == "layernorm.weight");
+  CHECK(theirs.back().first == "classifier.bias");
+  nn::NamedTensors file;  // as ViTForImageClassification keeps it, by name
+  for (const auto& [name, x] : theirs) {
+    file.emplace_back(name.starts_with("classifier.") ? name : "vit." + name, x);
+  }
+  std::ranges::sort(file, {}, [](const auto& tensor) { return tensor.first; });
+  const FoundWeights found = find_weights("FILE", file);
+  CHECK(found.dialect == Dialect::huggingface);
+  CHECK(found.tensors.size() == found.in_file.size());
+  CHECK(found.left_out.empty());
+  nn::NamedTensors sorted = found.tensors;
+  nn::NamedTensors wanted = state;
+  for (nn::NamedTensors* tensors : {&sorted, &wanted}) {
+    std::ranges::sort(*tensors, {}, [](const auto& tensor) { return tensor.first; });
+  }
+  check_same(sorted, wanted);
+  // Without one of the three, the others keep names that no network has.
+  std::erase_if(file, [](const auto& tensor) {
+    return tensor.first.find("layer.3.attention.attention.key.w") != std::string::npos;
+  });
+  const FoundWeights incomplete = find_weights("FILE", file);
+  CHECK(std::ranges::count(incomplete.tensors, "blocks.3.attn.qkv.weight", [](const auto& t) { return t.first; }) == 0);
+  CHECK(std::ranges::count(incomplete.tensors, "blocks.3.attn.query.weight", [](const auto& t) { return t.first; }) ==
+        1);
 }
 
 TEST_CASE("names: there and back again is the same state dict") {

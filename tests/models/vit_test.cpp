@@ -13,6 +13,7 @@
 #include "ops/shape/view.h"
 #include "support.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -458,6 +459,89 @@ TEST_CASE("vit: one policy changes the norms of chosen places") {
   CHECK(module_at(*pooled("group:4"), "fc_norm").name() == "GroupNorm(4, 192, eps=1e-06)");
 }
 
+TEST_CASE("vit: a norm of the patches stands where a line of the policy has its name") {
+  const auto has_norm = [](const ModelOptions& options) {
+    const nn::NamedTensors parameters = create_model("vit_tiny", options)->named_parameters();
+    return std::ranges::count(parameters, "patch_embed.norm.weight", [](const auto& one) { return one.first; }) == 1;
+  };
+  ModelOptions options{.num_classes = 4, .patch_size = 8, .image_size = 16, .initialize = false};
+  CHECK_FALSE(has_norm(options));
+  options.norm_policy = nn::parse_norm_policy("\"*\" = \"rms2d\"\n", "p.toml");
+  CHECK_FALSE(has_norm(options));  // which has no place of its own
+  options.norm_policy = nn::parse_norm_policy("\"*\" = \"rms2d\"\n\"patch_embed.norm\" = \"batch\"\n", "p.toml");
+  CHECK(has_norm(options));
+  CHECK(module_at(*create_model("vit_tiny", options), "patch_embed.norm").name() ==
+        "BatchNorm2d(192, eps=1e-06, momentum=0.1)");
+  // The norm acts on the patches alone: the class token has none.
+  ModelOptions small = small_options();
+  small.norm_policy = nn::parse_norm_policy("\"patch_embed.norm\" = \"layer2d\"\n", "p.toml");
+  const auto with = small_vit(small);
+  const auto without = small_vit(small_options());
+  fill_with_waves(*with);
+  nn::NamedTensors shared = with->state_dict();
+  std::erase_if(shared, [](const auto& tensor) { return tensor.first.starts_with("patch_embed.norm."); });
+  without->load_state_dict(shared);
+  const Tensor x = waves({2, 2, 8, 8}, 0.3);
+  const Tensor patches = module_at(*without, "patch_embed")(x);
+  const Tensor normed = module_at(*with, "patch_embed")(x);
+  const Parts parts = {{"norm.weight", module_at(*with, "patch_embed.norm").named_parameters()[0].second},
+                       {"norm.bias", module_at(*with, "patch_embed.norm").named_parameters()[1].second}};
+  CHECK(max_difference(
+            permute(normed, {0, 2, 3, 1}),
+            reshape(norm(reshape(permute(patches, {0, 2, 3, 1}), {2, 4, 12}), parts, "norm"), {2, 2, 2, 12})) < 1e-12);
+  CHECK(max_difference((*with)(x), (*without)(x)) > 1e-3);
+}
+
+TEST_CASE("vit: without a bias of queries, keys and values") {
+  ModelOptions options = small_options();
+  options.qkv_bias = false;
+  const auto without = small_vit(options);
+  const auto with = small_vit(small_options());
+  fill_with_waves(*with);
+  nn::NamedTensors state = with->state_dict();
+  for (auto& [name, x] : state) {
+    if (name.ends_with("attn.qkv.bias")) {
+      fill_(x.detach(), 0);
+    }
+  }
+  std::erase_if(state, [](const auto& tensor) { return tensor.first.ends_with("attn.qkv.bias"); });
+  without->load_state_dict(state);  // which refuses missing and unknown names
+  const Tensor x = waves({2, 2, 8, 8}, 0.3);
+  CHECK(max_difference((*without)(x), (*with)(x)) < 1e-13);
+  module_at(*without, "blocks.0.attn.qkv").register_forward_hook([](const nn::Module&, const Tensor&, const Tensor&) {
+  });
+  CHECK(max_difference((*without)(x), (*with)(x)) < 1e-13);
+}
+
+TEST_CASE("vit: tokens with their positions are dropped in training alone, and the others grow") {
+  ModelOptions options = small_options();
+  options.pos_drop = 0.25;
+  const auto model = small_vit(options);
+  const auto plain = small_vit(small_options());
+  fill_with_waves(*plain);
+  model->load_state_dict(plain->state_dict());
+  const Tensor x = waves({64, 2, 8, 8}, 0.3);
+  model->eval();
+  CHECK(max_difference((*model)(x), (*plain)(x)) == 0);
+  model->train();
+  Tensor seen, dropped;
+  module_at(*model, "pos_drop").register_forward_hook([&](const nn::Module&, const Tensor& before, const Tensor& y) {
+    seen = before;
+    dropped = y;
+  });
+  (*model)(x);
+  REQUIRE(dropped.defined());
+  CHECK(seen.sizes() == Sizes{64, 5, 12});
+  const std::vector<double> before = seen.to_vector<double>();
+  const std::vector<double> after = dropped.to_vector<double>();
+  double zeros = 0;
+  for (size_t i = 0; i < after.size(); ++i) {
+    zeros += after[i] == 0 ? 1 : 0;
+    CHECK((after[i] == 0 || std::abs(after[i] - before[i] / 0.75) < 1e-12));
+  }
+  CHECK(zeros / static_cast<double>(after.size()) == doctest::Approx(0.25).epsilon(0.1));
+}
+
 TEST_CASE("vit: errors") {
   const auto error = [](ModelOptions options) {
     options.initialize = false;
@@ -469,6 +553,10 @@ TEST_CASE("vit: errors") {
         "model: patch_size: expected a divisor of the image size 32, got 0");
   CHECK(error({.image_size = -1}) == "model: image_size: expected a positive number, got -1");
   CHECK(error({.global_pool = "max"}) == "model: global_pool: expected token or avg, got 'max'");
+  CHECK(error({.pos_drop = 1}) == "model: pos_drop: expected a value in [0, 1), got 1");
+  CHECK(error_of([] { create_model("resnet18", {.pos_drop = 0.1}); }) == "model: resnet18 has no option pos_drop");
+  CHECK(error_of([] { create_model("convnext_atto", {.qkv_bias = false}); }) ==
+        "model: convnext_atto has no option qkv_bias");
   CHECK(error({.layer_scale = -1.0}) == "model: layer_scale: expected a number >= 0, got -1");
   CHECK(error({.small_stem = true}) ==
         "model: small_stem: vit_tiny has no such stem; patch_size makes it fit small images");

@@ -61,6 +61,7 @@ TEST_CASE("response norm layers: one line for people") {
         "alpha [1] 0.25, shift [1] 0.125, weight [12] 1, bias [12] 0");
   CHECK(DynamicErf(12, {.axis = -1}).name() == "DynamicErf(12, alpha=0.5, shift=0, axis=-1)");
   CHECK(start(SeedNorm(12)) == "weight [12] 1, alpha [12] 1, beta [12] 0");
+  CHECK(start(SeedNorm(12, {.offset = true})) == "weight [12] 0, alpha [12] 1, beta [12] 0");
   CHECK(SeedNorm(12).name() == "SeedNorm(12, eps=1e-06)");
   CHECK(SeedNorm(12, {.eps = 0.1, .axis = -1}).name() == "SeedNorm(12, eps=0.1, axis=-1)");
   CHECK(DynamicTanh(12).name() == "DynamicTanh(12, alpha=0.5)");
@@ -106,6 +107,10 @@ TEST_CASE("response norm layers: hand parameters and options to their functions"
   CHECK(max_difference(seed(to(x, DType::float32)), rms_norm(to(x, DType::float32), {4}, {}, {.eps = 0.1})) <= 1e-6);
   const Tensors of_seed = randomize(seed);
   CHECK(max_difference(seed(x), seed_norm(x, of_seed[0], of_seed[1], of_seed[2], {.eps = 0.1, .axis = -1})) == 0);
+  SeedNorm centred(4, {.eps = 0.1, .axis = -1, .offset = true});
+  const Tensors of_centred = randomize(centred);
+  CHECK(max_difference(centred(x), seed_norm(x, add(of_centred[0], 1), of_centred[1], of_centred[2],
+                                             {.eps = 0.1, .axis = -1})) == 0);
 }
 
 TEST_CASE("response norm layers: residual and activation come after the norm, in 16 bits rounded once") {

@@ -101,6 +101,13 @@ TEST_CASE("norm factory: options in brackets") {
         "InstanceNorm2d(8, eps=1e-05, track_running_stats=true, momentum=0.01)");
   CHECK(built("instance[affine=false]", 8) == "InstanceNorm2d(8, eps=1e-05, affine=false)");
   CHECK(built("instance[bias=false]", 8) == "InstanceNorm2d(8, eps=1e-05, bias=false)");
+  CHECK(built("rms2d[offset=true]", 8) == "RMSNorm2d(8, eps=1e-06, offset=true)");
+  CHECK(built("rms2d[groups=2]", 8) == "RMSNorm2d(groups=2, 8, eps=1e-06)");
+  CHECK(built("layer2d[offset=true,bias=false]", 8) == "LayerNorm2d(8, eps=1e-06, bias=false, offset=true)");
+  CHECK(built("layer2d[offset=true,affine=false]", 8) == "LayerNorm2d(8, eps=1e-06, affine=false)");
+  CHECK(built("seednorm[offset=true]", 8) == "SeedNorm(8, eps=1e-06, offset=true)");
+  CHECK(error_of([] { make_norm("rms2d[groups=3]", 8); }) ==
+        "rms_norm_2d: num_channels must be divisible by num_groups, got num_channels 8, num_groups 3");
   CHECK(built("rms2d[affine=false]", 8) == "RMSNorm2d(8, eps=1e-06, affine=false)");
   CHECK(built("simple2d[affine=false]", 8) == "SimpleNorm2d(8, eps=1e-06, affine=false)");
   CHECK(to_string(parse_norm("batch[momentum=0.01,eps=1e-3]")) == "batch[eps=1e-3,momentum=0.01]");
@@ -119,6 +126,7 @@ TEST_CASE("norm factory: a spec with all options is the same for all ways of wri
   CHECK(complete("group:8") != complete("group/8"));
   CHECK(complete("group") != complete("group:32"));
   CHECK(complete("local_response") == complete("local_response[size=5]"));
+  CHECK(complete("rms2d[groups=4]") == "rms2d[affine=true,eps=1e-06,groups=4,offset=false]");
   CHECK(complete("none") == "none");
   for (const std::string& name : norm_names()) {
     CHECK_MESSAGE(complete(name).starts_with(name), name);
@@ -261,7 +269,9 @@ TEST_CASE("norm factory: every option of every norm changes what the layer compu
                                                      {"d_ramp_steps", "5"},
                                                      {"affine", "false"},
                                                      {"bias", "false"},
-                                                     {"track_running_stats", "false"}};
+                                                     {"track_running_stats", "false"},
+                                                     {"offset", "true"},
+                                                     {"groups", "2"}};
   // One step of training, then evaluation; near 0, and far from it, where E[x²] - E[x]² cancels.
   const auto results = [](const std::string& spec) {
     std::vector<double> numbers;

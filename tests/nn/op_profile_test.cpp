@@ -135,7 +135,7 @@ TEST_CASE("profile: passes, bytes and flops of a step") {
   CHECK(forward[0].pass == OpPass::forward);
   CHECK(forward[0].work.bytes == x_bytes + bytes_of(conv) + z_bytes);
   CHECK(forward[0].work.flops == 2 * kPixels * 4 * 3 * 9);
-  const auto* call = std::get_if<kernels::Conv2dCall>(&forward[0].work.call);
+  const auto* call = std::any_cast<kernels::Conv2dCall>(&forward[0].work.call);
   REQUIRE(call != nullptr);
   CHECK(call->pass == kernels::Conv2dPass::forward);
   CHECK(call->conv.o == 4);
@@ -144,7 +144,8 @@ TEST_CASE("profile: passes, bytes and flops of a step") {
   const auto weight_gradient = find(profile, "conv2d_weight_gradient");
   REQUIRE(weight_gradient.size() == 1);
   CHECK(weight_gradient[0].pass == OpPass::backward);
-  CHECK(std::get<kernels::Conv2dCall>(weight_gradient[0].work.call).pass == kernels::Conv2dPass::weight_gradient);
+  CHECK(std::any_cast<const kernels::Conv2dCall&>(weight_gradient[0].work.call).pass ==
+        kernels::Conv2dPass::weight_gradient);
 
   const auto norm = find(profile, "group_norm");
   REQUIRE(norm.size() == 1);
@@ -163,7 +164,7 @@ TEST_CASE("profile: passes, bytes and flops of a step") {
   CHECK(products[1].pass == OpPass::backward);
   CHECK(products[2].pass == OpPass::backward);
   CHECK(products[0].work.flops == 2 * 2 * 4 * 5);
-  CHECK(std::get<kernels::MatmulCase>(products[0].work.call).n == 5);
+  CHECK(std::any_cast<const kernels::MatmulCase&>(products[0].work.call).n == 5);
 
   const auto updates = find(profile, "sgd");
   REQUIRE(updates.size() == 1);

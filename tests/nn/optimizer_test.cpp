@@ -1,3 +1,4 @@
+#include "nn/norm/factory.h"
 #include "nn/optim/clip.h"
 #include "nn/optim/optimizers.h"
 
@@ -190,6 +191,21 @@ TEST_CASE("optimizer: groups keep norms, biases and scales from decaying") {
   CHECK(three[2].weight_decay == 0.01);
   CHECK(three[2].parameters[0].first == "1.weight");
   CHECK(three[2].parameters[1].first == "1.bias");
+  // A norm names those that decay as weights do: zero-centred weights, and alpha and beta of SeeDNorm.
+  const auto decaying = [](const std::string& norm) {
+    std::string names;
+    for (const ParameterGroup& group : parameter_groups(Sequential{make_norm(norm, 4)}, 0.05)) {
+      for (const auto& [name, x] : group.parameters) {
+        names += group.weight_decay == 0.05 ? name + " " : "";
+      }
+    }
+    return names;
+  };
+  CHECK(decaying("layer2d").empty());
+  CHECK(decaying("layer2d[offset=true]") == "0.weight ");
+  CHECK(decaying("rms2d[offset=true]") == "0.weight ");
+  CHECK(decaying("seednorm") == "0.alpha 0.beta ");
+  CHECK(decaying("seednorm[offset=true]") == "0.alpha 0.beta ");
   // A gain has sizes [4, 1, 1, 1].
   const std::vector<ParameterGroup> scaled = parameter_groups(ScaledStdConv2d(3, 4, 3), 0.05);
   REQUIRE(scaled.size() == 2);

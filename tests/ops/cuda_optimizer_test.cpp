@@ -78,7 +78,7 @@ TEST_CASE("cuda optimizer: steps have the CPU's bits, aligned or not, and change
     check_change(
         "sgd",
         [](Tensors& of) {
-          sgd_step({{of[0], of[1], Tensor(), {.rate = 0.1, .weight_decay = 0.01}}});
+          sgd_step({{of[0], of[1], Tensor(), Tensor(), {.rate = 0.1, .weight_decay = 0.01}}});
         },
         dtype);
     check_change(
@@ -87,6 +87,7 @@ TEST_CASE("cuda optimizer: steps have the CPU's bits, aligned or not, and change
           sgd_step({{of[0],
                      of[1],
                      of[2],
+                     Tensor(),
                      {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7}}});
         },
         dtype);
@@ -140,8 +141,8 @@ TEST_CASE(
     const Tensors apart = tensors_on(kCpu);
     std::vector<SgdUpdate> updates;
     for (size_t i = 0; i < together.size(); i += 3) {
-      updates.push_back({together[i], together[i + 1], together[i + 2], step_of(i)});
-      sgd_step({{apart[i], apart[i + 1], apart[i + 2], step_of(i)}});
+      updates.push_back({together[i], together[i + 1], together[i + 2], {}, step_of(i)});
+      sgd_step({{apart[i], apart[i + 1], apart[i + 2], {}, step_of(i)}});
       cut_off_in_place("cut off", {apart[i + 1]}, 0.6);
       scale_in_place("scale", {apart[i + 2]}, full({}, 0.7, {.dtype = DType::float64}));
     }
@@ -150,7 +151,7 @@ TEST_CASE(
     Tensors velocities;
     for (const SgdUpdate& update : updates) {
       gradients.push_back(update.gradient);
-      velocities.push_back(update.velocity);
+      velocities.push_back(update.average);
     }
     cut_off_in_place("cut off", gradients, 0.6);
     scale_in_place("scale", velocities, full({}, 0.7, {.dtype = DType::float64, .device = device}));

@@ -6,6 +6,7 @@
 #include "cuda_devices.h"
 #include "device_with.h"
 #include "error_text.h"
+#include "ops/matmul/kernels.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
@@ -79,6 +80,68 @@ TEST_CASE("matmul: every implementation, size and order against plain loops") {
               tolerance);
       }
     }
+  }
+}
+
+TEST_CASE("matmul: 16-bit operands of a wide product give float32, in every implementation and order") {
+  for (const std::string& name : matmul_implementations()) {
+    const Forced forced(name);
+    for (const Sizes& s : std::vector<Sizes>{{3, 5, 7}, {65, 64, 65}, {1030, 130, 129}, {100, 600, 290}}) {
+      for (const DType dtype : {DType::bfloat16, DType::float16}) {
+        const Tensor a = copy_of(random_tensor({s[0], s[1]}, 1, DType::float32), MemoryFormat::contiguous, dtype);
+        const Tensor b = copy_of(random_tensor({s[1], s[2]}, 2, DType::float32), MemoryFormat::contiguous, dtype);
+        const Tensor expected = reference(a, b);
+        for (const Tensor& left : {a, transposed_in_memory(a)}) {
+          const Tensor c = empty({s[0], s[2]});
+          const kernels::MatmulCase product{.dtype = dtype,
+                                            .m = s[0],
+                                            .n = s[2],
+                                            .k = s[1],
+                                            .a_row = left.stride(0),
+                                            .a_column = left.stride(1),
+                                            .b_row = s[2],
+                                            .b_column = 1,
+                                            .c_row = s[2],
+                                            .wide = true};
+          kernels::matmul_cpu.choose(product).multiply(product, left.raw_data(), b.raw_data(), nullptr, c.raw_data(),
+                                                       nullptr);
+          CAPTURE(name);
+          CAPTURE(norma::to_string(s));
+          CHECK(max_difference(c, expected) <= 1e-3);  // of sums up to 100, 16 bits would lose 0.03 and more
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("matmul: a wide product of several matrices, with b in columns and gaps in c") {
+  constexpr int64_t kBatch = 3, kM = 65, kN = 33, kK = 64, kRow = 48;
+  const DType dtype = DType::bfloat16;
+  const Tensor a = copy_of(random_tensor({kBatch, kM, kK}, 1, DType::float32), MemoryFormat::contiguous, dtype);
+  const Tensor b = copy_of(random_tensor({kBatch, kN, kK}, 2, DType::float32), MemoryFormat::contiguous, dtype);
+  for (const std::string& name : matmul_implementations()) {
+    const Forced forced(name);
+    const Tensor c = full({kBatch, kM, kRow}, 7);
+    const kernels::MatmulCase product{.dtype = dtype,
+                                      .batch = kBatch,
+                                      .m = kM,
+                                      .n = kN,
+                                      .k = kK,
+                                      .a_batch = kM * kK,
+                                      .a_row = kK,
+                                      .a_column = 1,
+                                      .b_batch = kN * kK,
+                                      .b_row = 1,
+                                      .b_column = kK,
+                                      .c_batch = kM * kRow,
+                                      .c_row = kRow,
+                                      .wide = true};
+    kernels::matmul_cpu.choose(product).multiply(product, a.raw_data(), b.raw_data(), nullptr, c.raw_data(), nullptr);
+    for (int64_t i = 0; i < kBatch; ++i) {
+      const Tensor expected = reference(select(a, 0, i), transpose(select(b, 0, i), 0, 1));
+      CHECK(max_difference(narrow(select(c, 0, i), 1, 0, kN), expected) <= 1e-4);
+    }
+    CHECK(max_difference(narrow(c, 2, kN, kRow - kN), full({kBatch, kM, kRow - kN}, 7)) == 0);
   }
 }
 

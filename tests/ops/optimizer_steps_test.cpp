@@ -45,8 +45,10 @@ void check_steps(T) {
 
     Tensor p2 = copy_of(p, MemoryFormat::contiguous);
     Tensor m2 = copy_of(m, MemoryFormat::contiguous);
-    sgd_step(
-        {{p2, g, m2, {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7}}});
+    sgd_step({{.parameter = p2,
+               .gradient = g,
+               .average = m2,
+               .step = {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3, .along = 0.7}}});
     const std::vector<T> moved = numbers_of<T>(p2);
     const std::vector<T> velocity = numbers_of<T>(m2);
     for (size_t i = 0; i < n; ++i) {

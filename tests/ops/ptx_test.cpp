@@ -145,7 +145,11 @@ TEST_CASE("ptx: optimizers") {
   for (const int64_t count : {5, 4097, 9001}) {
     compare("sgd", both, MemoryFormat::contiguous, 0, [&](const Put& put) {
       Tensors of = operands(put, count);
-      sgd_step({{of[0], of[1], of[2], {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3}}});
+      sgd_step({{of[0],
+                 of[1],
+                 of[2],
+                 Tensor(),
+                 {.rate = 0.1, .weight_decay = 0.01, .momentum = 0.9, .share = 0.8, .own = 0.3}}});
       return of;
     });
     compare("adamw", both, MemoryFormat::contiguous, 0, [&](const Put& put) {

@@ -93,14 +93,14 @@ TEST_CASE("winograd: is chosen where it multiplies less, and not in exact mode")
   strided.stride_h = strided.stride_w = 2;
   strided.oh = strided.ow = 28;
   CHECK(chosen(strided) == direct);
-  CHECK(!conv2d_is_exact());
+  CHECK(conv2d_mode() == Conv2dMode::fast);
   {
     const Conv2dImplementationGuard exact("exact", kCpu);
-    CHECK(conv2d_is_exact());
+    CHECK(conv2d_mode() == Conv2dMode::exact);
     CHECK(chosen(case_of(8, 64, 56)) == direct);
   }
   const Conv2dImplementationGuard fast("fast", kCpu);
-  CHECK(!conv2d_is_exact());
+  CHECK(conv2d_mode() == Conv2dMode::fast);
   CHECK(chosen(case_of(8, 64, 56)) == "winograd_4x4");
 }
 

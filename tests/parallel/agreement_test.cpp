@@ -1,7 +1,7 @@
-#include "train/agreement.h"
 #include "error_text.h"
 #include "parallel/group.h"
 #include "support.h"
+#include "train/processes.h"
 
 #include <fmt/format.h>
 

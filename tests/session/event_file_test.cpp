@@ -1,4 +1,4 @@
-#include "session/event_file.h"
+#include "session/run_log.h"
 
 #include "files.h"
 

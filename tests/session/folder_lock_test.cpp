@@ -1,4 +1,4 @@
-#include "session/folder_lock.h"
+#include "session/output.h"
 
 #include "files.h"
 

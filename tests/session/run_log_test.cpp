@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "files.h"
 #include "json.h"
-#include "session/step_times.h"
+#include "session/progress.h"
 #include "session/trainer.h"
 
 #include <doctest/doctest.h>

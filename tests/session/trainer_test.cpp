@@ -6,7 +6,7 @@
 #include "file_size_limit.h"
 #include "files.h"
 #include "session/interrupt.h"
-#include "session/step_times.h"
+#include "session/progress.h"
 #include "small_runs.h"
 #include "support.h"
 

@@ -2,7 +2,7 @@
 
 #include "core/factory.h"
 #include "files.h"
-#include "train/dataset_notes.h"
+#include "train/checkpoint.h"
 
 #include <doctest/doctest.h>
 

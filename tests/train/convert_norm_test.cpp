@@ -1,4 +1,4 @@
-#include "train/convert_norm.h"
+#include "train/weights.h"
 
 #include "data/safetensors.h"
 #include "error_text.h"

@@ -1,4 +1,5 @@
-#include "train/dataset_notes.h"
+#include "train/checkpoint.h"
+#include "train/evaluate.h"
 
 #include "error_text.h"
 

@@ -13,7 +13,7 @@
 #include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
-#include "train/recalibrate.h"
+#include "train/evaluate.h"
 #include "train/training_step.h"
 #include "train/weights.h"
 

@@ -1,4 +1,4 @@
-#include "train/image_bits.h"
+#include "train/evaluate.h"
 
 #include "error_text.h"
 

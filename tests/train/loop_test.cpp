@@ -3,7 +3,7 @@
 #include "error_text.h"
 #include "small_runs.h"
 #include "support.h"
-#include "train/stop.h"
+#include "train/processes.h"
 
 #include <doctest/doctest.h>
 

@@ -1,4 +1,4 @@
-#include "train/recalibrate.h"
+#include "train/evaluate.h"
 
 #include "core/factory.h"
 #include "data/dataset.h"

@@ -1,7 +1,6 @@
 #include "train/recipe.h"
 
 #include "error_text.h"
-#include "train/augmentation.h"
 #include "train/recipe_complaint.h"
 
 #include <doctest/doctest.h>

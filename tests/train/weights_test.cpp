@@ -323,6 +323,7 @@ TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
                                      .image_size = 32,
                                      .global_pool = "avg",
                                      .qk_norm = "rms2d",
+                                     .qkv_bias = false,
                                      .initialize = false};
   const nn::NamedTensors weights = weights_of("vit_tiny", options);
   data::save_safetensors(file, weights);
@@ -334,6 +335,10 @@ TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
     CAPTURE(name);
     CHECK(max_difference(state_of(*model).at(name), x) == 0);
   }
+  CHECK(differences(small_recipe("vit_tiny"), recipe) ==
+        std::vector<std::string>{"patch-size none → 8", "layer-scale none → 1", "global-pool none → \"avg\"",
+                                 "qk-norm none → \"rms2d\"", "qkv-bias true → false"});
+  recipe = small_recipe("vit_tiny");
   Recipe larger = recipe;
   larger.image_size = 72;  // a multiple of 8, not of the usual 16
   CHECK_NOTHROW(check_recipe(larger, /* with_weights= */ true));
@@ -355,12 +360,34 @@ TEST_CASE("weights: a recipe names the option of a norm that nobody knows") {
         "train: qk-norm: norm: unknown norm 'layr2d'; did you mean 'layer2d'?");
 }
 
+TEST_CASE("weights: a recipe's placement of norms comes before that of its policy") {
+  Recipe recipe = small_recipe("vit_tiny");
+  const auto has = [&](const std::string& name) {
+    return state_of(*make_model(recipe, 10)).contains("blocks.0." + name + ".weight");
+  };
+  CHECK(has("norm1"));
+  recipe.norm_policy = "placement = \"post\"\n";
+  CHECK(has("norm1_post"));
+  recipe.norm_placement = "peri";
+  CHECK(has("norm1_out"));
+  recipe.norm_policy.clear();
+  CHECK(has("norm2_in"));
+  CHECK_FALSE(has("norm1"));
+  recipe.norm_placement = "perri";
+  CHECK(error_of([&] { check_recipe(recipe); }) ==
+        "train: norm-placement: unknown placement 'perri'; did you mean 'peri'?");
+  Recipe other = small_recipe("resnet18");
+  other.norm_placement = "pre";
+  CHECK(error_of([&] { check_norm_policy(other); }) ==
+        "norm policy: placement: expected a network that can place its norms, such as convnext_tiny, got resnet18");
+}
+
 TEST_CASE("weights: timm's name of a vit says its patches") {
   const TemporaryFolder folder;
   const std::string file = (folder / "x.safetensors").string();
   data::save_safetensors(
       file, weights_of("vit_tiny", {.num_classes = 10, .patch_size = 8, .image_size = 32, .initialize = false}));
-  const Recipe recipe = small_recipe("vit_tiny_patch16_224");
+  Recipe recipe = small_recipe("vit_tiny_patch16_224");
   CHECK(error_of([&] { load_network("eval", recipe, 10, file, {}, [](const std::string&) {}); }) ==
         fmt::format("weights: {}: expected patches of 16 pixels, as of this vit_tiny_patch16_224, got 8; --patch-size "
                     "says which the network has",

@@ -1,3 +1,4 @@
+#include "core/cuda/number.h"
 #include "core/cuda/row_teams.h"
 #include "ops/attention/kernels.h"
 
@@ -32,8 +33,9 @@ struct AttentionRow {
   NORMA_DEVICE T z(int64_t i) const { return mask == nullptr ? scores[i] * scale : scores[i] * scale + mask[i]; }
 };
 
-template <class T, bool by_block>
-NORMA_KERNEL void attention_softmax(AttentionTile tile, int lanes, T* scores) {
+template <class P, bool by_block>
+NORMA_KERNEL void attention_softmax(AttentionTile tile, int lanes, compute_t<P>* scores, P* p) {
+  using T = compute_t<P>;
   for_each_row<by_block>(tile.batch * tile.rows, lanes, [&](const auto& team, int64_t number, bool there) {
     const AttentionRow<T> row(tile, scores, number);
     const int64_t seen = there ? row.seen : 0;
@@ -54,7 +56,7 @@ NORMA_KERNEL void attention_softmax(AttentionTile tile, int lanes, T* scores) {
     sum = team.sum(sum);
     const T factor = sum == T(0) ? T(0) : T(1) / sum;
     for (int64_t i = team.rank(); there && i < tile.keys; i += team.size()) {
-      row.scores[i] = i < seen ? row.scores[i] * factor : T(0);
+      p[number * tile.row_stride + i] = to_element<P>(i < seen ? row.scores[i] * factor : T(0));
     }
     if (there && team.rank() == 0) {
       row.stats[0] = max;
@@ -63,9 +65,10 @@ NORMA_KERNEL void attention_softmax(AttentionTile tile, int lanes, T* scores) {
   });
 }
 
-template <class T, bool by_block>
-NORMA_KERNEL void attention_softmax_backward(AttentionTile tile, int lanes, T* scores, T* dscores, T* dmask,
-                                             int64_t dmask_batch) {
+template <class P, bool by_block>
+NORMA_KERNEL void attention_softmax_backward(AttentionTile tile, int lanes, compute_t<P>* scores, compute_t<P>* dscores,
+                                             P* p, P* dz, compute_t<P>* dmask, int64_t dmask_batch) {
+  using T = compute_t<P>;
   for_each_row<by_block>(tile.batch * tile.rows, lanes, [&](const auto& team, int64_t number, bool there) {
     const AttentionRow<T> row(tile, scores, number);
     const int64_t seen = there ? row.seen : 0;
@@ -77,40 +80,41 @@ NORMA_KERNEL void attention_softmax_backward(AttentionTile tile, int lanes, T* s
     const T factor = row.stats[1];
     T sum = 0;
     for (int64_t i = team.rank(); i < seen; i += team.size()) {
-      const T p = std::exp(row.z(i) - max) * factor;
-      row.scores[i] = p;
-      sum += p * drow[i];
+      const T e = std::exp(row.z(i) - max) * factor;
+      row.scores[i] = e;
+      sum += e * drow[i];
     }
     sum = team.sum(sum);
     for (int64_t i = team.rank(); there && i < tile.keys; i += team.size()) {
-      const T dz = i < seen ? row.scores[i] * (drow[i] - sum) : T(0);
-      row.scores[i] = i < seen ? row.scores[i] : T(0);
-      drow[i] = dz * row.scale;
+      const T dscore = i < seen ? row.scores[i] * (drow[i] - sum) : T(0);
+      p[number * tile.row_stride + i] = to_element<P>(i < seen ? row.scores[i] : T(0));
+      dz[number * tile.row_stride + i] = to_element<P>(dscore * row.scale);
       if (mask_row != nullptr) {
-        mask_row[i] = dz;
+        mask_row[i] = dscore;
       }
     }
   });
 }
 
-inline void softmax(const AttentionTile& tile, void* scores) {
+inline void softmax(const AttentionTile& tile, void* scores, void* p) {
   const RowTeams plan = teams_of_rows(tile.batch * tile.rows, tile.keys, /* side_by_side= */ false);
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_any_floating("scaled_dot_product_attention", tile.dtype, [&]<class P>(P) {
     with_row_teams(plan, [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
-      launch(teams.blocks, teams.threads, shared_bytes, current_stream(), attention_softmax<T, by_block>, tile,
-             teams.lanes, static_cast<T*>(scores));
+      launch(teams.blocks, teams.threads, shared_bytes, current_stream(), attention_softmax<P, by_block>, tile,
+             teams.lanes, static_cast<compute_t<P>*>(scores), static_cast<P*>(p));
     });
   });
 }
 
-inline void softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* dmask, int64_t dmask_batch) {
+inline void softmax_backward(const AttentionTile& tile, void* scores, void* dscores, void* p, void* dz, void* dmask,
+                             int64_t dmask_batch) {
   const RowTeams plan = teams_of_rows(tile.batch * tile.rows, tile.keys, /* side_by_side= */ false);
-  dispatch_floating("scaled_dot_product_attention", tile.dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_any_floating("scaled_dot_product_attention", tile.dtype, [&]<class P>(P) {
+    using T = compute_t<P>;
     with_row_teams(plan, [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
-      launch(teams.blocks, teams.threads, shared_bytes, current_stream(), attention_softmax_backward<T, by_block>, tile,
-             teams.lanes, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<T*>(dmask), dmask_batch);
+      launch(teams.blocks, teams.threads, shared_bytes, current_stream(), attention_softmax_backward<P, by_block>, tile,
+             teams.lanes, static_cast<T*>(scores), static_cast<T*>(dscores), static_cast<P*>(p), static_cast<P*>(dz),
+             static_cast<T*>(dmask), dmask_batch);
     });
   });
 }

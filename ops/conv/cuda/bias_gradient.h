@@ -14,7 +14,7 @@ inline void bias_gradient_on(Device device, const Conv2dCase& conv, const void* 
           ? ReduceShape{.sizes = {conv.n * pixels, conv.o}, .x_strides = {conv.o, 1}, .y_strides = {0, 1}}
           : ReduceShape{
                 .sizes = {conv.n, conv.o, pixels}, .x_strides = {conv.o * pixels, pixels, 1}, .y_strides = {0, 1, 0}};
-  reduce_kernels.table("conv2d", device).sum(shape, conv.dtype, dy, db, 1.0);
+  reduce_kernels.table("conv2d", device).fold(Fold::sum, shape, conv.dtype, dy, nullptr, db, 1);
 }
 
 }  // namespace norma::kernels

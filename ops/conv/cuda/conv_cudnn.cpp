@@ -185,8 +185,8 @@ void bias_gradient(const Conv2dCase& conv, const void* dy, void* db) {
 }
 
 Implementations<Conv2dImplementation>& implementations() {
-  static Implementations<Conv2dImplementation> list("conv2d", "NORMA_CONV", {conv2d_depthwise_cuda(), conv2d_cudnn()},
-                                                    *conv2d_cudnn(), conv2d_modes());
+  static Implementations<Conv2dImplementation> list("conv2d", "NORMA_CONV", {&conv2d_depthwise_cuda, &conv2d_cudnn},
+                                                    conv2d_cudnn, conv2d_modes());
   return list;
 }
 
@@ -196,14 +196,11 @@ const Conv2dImplementation& choose(const Conv2dCase& conv, Conv2dPass pass) {
 
 }  // namespace
 
-const Conv2dImplementation* conv2d_cudnn() {
-  static constexpr Conv2dImplementation implementation{.name = "cudnn",
-                                                       .supports = supports,
-                                                       .forward = forward,
-                                                       .input_gradient = input_gradient,
-                                                       .weight_gradient = weight_gradient};
-  return &implementation;
-}
+constinit const Conv2dImplementation conv2d_cudnn{.name = "cudnn",
+                                                  .supports = supports,
+                                                  .forward = forward,
+                                                  .input_gradient = input_gradient,
+                                                  .weight_gradient = weight_gradient};
 
 constinit const ConvKernels conv_cuda{.choose = choose,
                                       .bias_gradient = bias_gradient,

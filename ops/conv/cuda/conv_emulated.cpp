@@ -10,8 +10,8 @@ namespace {
 
 Implementations<Conv2dImplementation>& implementations() {
   static Implementations<Conv2dImplementation> list(
-      "conv2d", "NORMA_CONV", {conv2d_depthwise_emulated(), conv2d_onednn(), conv2d_eigen(), conv2d_reference()},
-      *conv2d_through_float(), conv2d_modes());
+      "conv2d", "NORMA_CONV", {&conv2d_depthwise_emulated, conv2d_onednn, &conv2d_eigen, &conv2d_reference},
+      conv2d_through_float, conv2d_modes());
   return list;
 }
 

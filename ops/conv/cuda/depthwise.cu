@@ -31,16 +31,14 @@ void depthwise_weight_gradient(const Conv2dCase& conv, const void* x, const void
                      : weight_gradient_contiguous(conv, x, dy, dweight);
 }
 
-constexpr Conv2dImplementation kDepthwise{.name = "depthwise",
-                                          .supports = supports_depthwise,
-                                          .forward = depthwise_forward,
-                                          .input_gradient = depthwise_input_gradient,
-                                          .weight_gradient = depthwise_weight_gradient};
-
 }  // namespace NORMA_BACKEND
 
-const Conv2dImplementation* NORMA_TABLE(conv2d_depthwise)() {
-  return &NORMA_BACKEND::kDepthwise;
-}
+using namespace NORMA_BACKEND;
+
+constinit const Conv2dImplementation NORMA_TABLE(conv2d_depthwise){.name = "depthwise",
+                                                                   .supports = supports_depthwise,
+                                                                   .forward = depthwise_forward,
+                                                                   .input_gradient = depthwise_input_gradient,
+                                                                   .weight_gradient = depthwise_weight_gradient};
 
 }  // namespace norma::kernels

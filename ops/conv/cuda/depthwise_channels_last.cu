@@ -1,6 +1,4 @@
 #include "ops/conv/cuda/depthwise.h"
-#include "ops/conv/cuda/depthwise_partials.h"
-#include "ops/conv/cuda/depthwise_taps.h"
 
 // Depthwise convolutions in channels_last. Lanes run along the channels, some neighbouring ones each, and a block has
 // one slab of channels for all its pixels.
@@ -272,8 +270,7 @@ void weight_gradient_channels_last(const DepthwiseImages& of, const S* x, const 
 void filter_channels_last(const Conv2dCase& conv, bool gradient, const void* in, const void* weight, const void* bias,
                           void* out) {
   const DepthwiseImages of(conv, gradient);
-  dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("conv2d", conv.dtype, [&]<class S>(S) {
     const auto run = [&]<class Taps>(Taps) {
       filter_channels_last<S, Taps>(of, static_cast<const S*>(in), static_cast<const S*>(weight),
                                     static_cast<const S*>(bias), static_cast<S*>(out));
@@ -288,8 +285,7 @@ void filter_channels_last(const Conv2dCase& conv, bool gradient, const void* in,
 
 void weight_gradient_channels_last(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
   const DepthwiseImages of(conv, /* gradient= */ false);
-  dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("conv2d", conv.dtype, [&]<class S>(S) {
     with_depthwise_taps<false>(conv, [&]<class Taps>(Taps) {
       weight_gradient_channels_last<S, Taps>(of, static_cast<const S*>(x), static_cast<const S*>(dy),
                                              static_cast<S*>(dweight));

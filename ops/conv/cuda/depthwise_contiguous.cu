@@ -1,7 +1,5 @@
 #include "core/cuda/teams.h"
 #include "ops/conv/cuda/depthwise.h"
-#include "ops/conv/cuda/depthwise_partials.h"
-#include "ops/conv/cuda/depthwise_taps.h"
 
 // Depthwise convolutions of contiguous images. Lanes run along the columns of a plane. A block keeps the inputs of its
 // tile, from one plane or from several small ones, in shared memory.
@@ -292,8 +290,7 @@ void weight_gradient_contiguous(const DepthwiseImages& of, const S* x, const S* 
 void filter_contiguous(const Conv2dCase& conv, bool gradient, const void* in, const void* weight, const void* bias,
                        void* out) {
   const DepthwiseImages of(conv, gradient);
-  dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("conv2d", conv.dtype, [&]<class S>(S) {
     const auto run = [&]<class Taps>(Taps) {
       filter_contiguous<S, Taps>(of, static_cast<const S*>(in), static_cast<const S*>(weight),
                                  static_cast<const S*>(bias), static_cast<S*>(out));
@@ -308,8 +305,7 @@ void filter_contiguous(const Conv2dCase& conv, bool gradient, const void* in, co
 
 void weight_gradient_contiguous(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
   const DepthwiseImages of(conv, /* gradient= */ false);
-  dispatch_any_floating("conv2d", conv.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("conv2d", conv.dtype, [&]<class S>(S) {
     with_depthwise_taps<false>(conv, [&]<class Taps>(Taps) {
       weight_gradient_contiguous<S, Taps>(of, static_cast<const S*>(x), static_cast<const S*>(dy),
                                           static_cast<S*>(dweight));

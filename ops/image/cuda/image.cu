@@ -34,8 +34,7 @@ void normalize(const ImageShape& shape, const uint8_t* x, const float* table, co
   constexpr int kThreads = 256;
   const int64_t count = shape.numel();
   if (count > 0) {
-    launch(blocks_for(count, kThreads), threads_for(count, kThreads), 0, current_stream(), normalize_elements, shape, x,
-           table, mix, y);
+    launch_over(count, kThreads, normalize_elements, shape, x, table, mix, y);
   }
 }
 

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/buffer.h"
 #include "core/cpu/host_memory.h"
@@ -19,12 +20,9 @@ namespace norma::onednn {
 namespace {
 
 /// Memory that grows to the largest request and is then used again and again.
-class Workspace {
+class Workspace : NotCopied {
  public:
-  Workspace() = default;
   ~Workspace() { allocator(kCpu).deallocate(data_); }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
 
   std::byte* reserve(size_t bytes) {
     if (bytes > bytes_) {

@@ -9,8 +9,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-// --- softmax
-// ----------------------------------------------------------------------------------------------------------
+// --- softmax -------------------------------------------------------------------------------------------------------
 
 /// log(sum(exp(x))) = max + rest, rest = log(sum(exp(x - max)))
 template <class T>
@@ -100,8 +99,7 @@ RowTeams teams_of(const SoftmaxShape& shape, const StridedLoop<N>& loop) {
 
 inline void softmax(const SoftmaxShape& shape, DType dtype, bool logarithm, const void* x, void* y) {
   const auto loop = make_strided_loop<2>(shape.sizes, {shape.strides[0], shape.strides[1]});
-  dispatch_floating("softmax", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("softmax", dtype, [&]<class T>(T) {
     with_row_teams(teams_of<2>(shape, loop), [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), softmax_rows<T, by_block>,
              rows_of<2>(shape, loop), teams.lanes, logarithm, static_cast<const T*>(x), static_cast<T*>(y));
@@ -112,8 +110,7 @@ inline void softmax(const SoftmaxShape& shape, DType dtype, bool logarithm, cons
 inline void softmax_backward(const SoftmaxShape& shape, DType dtype, bool logarithm, const void* y, const void* dy,
                              void* dx) {
   const auto loop = make_strided_loop<3>(shape.sizes, {shape.strides[0], shape.strides[1], shape.strides[2]});
-  dispatch_floating("softmax", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("softmax", dtype, [&]<class T>(T) {
     with_row_teams(teams_of<3>(shape, loop), [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), softmax_gradient_rows<T, by_block>,
              rows_of<3>(shape, loop), teams.lanes, logarithm, static_cast<const T*>(y), static_cast<const T*>(dy),
@@ -122,8 +119,7 @@ inline void softmax_backward(const SoftmaxShape& shape, DType dtype, bool logari
   });
 }
 
-// --- cross_entropy
-// ----------------------------------------------------------------------------------------------------
+// --- cross_entropy -------------------------------------------------------------------------------------------------
 
 /// The target of one row: labels or probabilities, of which one is null.
 template <class T>
@@ -270,8 +266,7 @@ inline RowTeams teams_of(const CrossEntropyShape& shape) {
 
 inline void cross_entropy(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
                           const void* target, double* loss, double* log_sum, double* counts) {
-  dispatch_floating("cross_entropy", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("cross_entropy", dtype, [&]<class T>(T) {
     with_row_teams(teams_of(shape), [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), cross_entropy_rows<T, by_block>, shape,
              teams.lanes, targets_of<T>(class_numbers, target), static_cast<const T*>(x), loss, log_sum, counts);
@@ -282,8 +277,7 @@ inline void cross_entropy(const CrossEntropyShape& shape, DType dtype, bool clas
 inline void cross_entropy_backward(const CrossEntropyShape& shape, DType dtype, bool class_numbers, const void* x,
                                    const void* target, const double* log_sum, const void* dy, int64_t dy_step,
                                    const double* divisor, void* dx, void* dtarget) {
-  dispatch_floating("cross_entropy", dtype, [&](auto zero) {
-    using T = decltype(zero);
+  dispatch_floating("cross_entropy", dtype, [&]<class T>(T) {
     const LossGradient<T> gradient{.dy = static_cast<const T*>(dy), .step = dy_step, .divisor = divisor};
     with_row_teams(teams_of(shape), [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), cross_entropy_gradient_rows<T, by_block>,

@@ -5,6 +5,7 @@
 #include "core/cpu/scratch.h"
 #include "core/half.h"
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "core/simd/math.h"
 #include "core/sizes.h"
 #include "ops/map_norm/kernels.h"
@@ -279,7 +280,7 @@ bool run_pixels(const LocalResponseProblem& p, const ResponseTile& tile, const S
   each([&](int64_t i, int64_t at, auto part) { store(rows.x + p.below + i, load(x + at, part), part); });
   each([&](int64_t i, int64_t at, auto part) {
     Lanes<T> squares = {};
-    for (int64_t j = 0; j < window; ++j) {  // lanes behind `part` hold the next numbers
+    for (int64_t j = 0; j < window; ++j) {  // lanes after `part` hold the next numbers
       const Lanes<T> value = load(static_cast<const T*>(rows.x) + i + j, Whole{});
       squares = multiply_add(value, value, squares);
     }
@@ -363,9 +364,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(local_response);
 void local_response(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays) {
-  NORMA_SIMD_BEST(local_response)(dtype, problem, arrays);
+  NORMA_SIMD_CALL(local_response)(dtype, problem, arrays);
 }
 
 }  // namespace norma::kernels::cpu

@@ -36,17 +36,6 @@ namespace {
 inline constexpr int kRows = 4;
 inline constexpr int64_t kShortRowBytes = 512;
 
-/// The arrays of a call with their types; null if the call does not have them.
-template <class S, class T = compute_t<S>>
-struct MapArrays {
-  const S* dy = nullptr;
-  const S* x;
-  const T* numbers;
-  const T* through_stats = nullptr;
-  double* sums = nullptr;
-  S* result = nullptr;  ///< y or dx
-};
-
 /// The first `count` rows of a (rows, maps) array for one map.
 template <class T, int count>
 class RunNumbers {
@@ -118,7 +107,7 @@ HWY_INLINE void for_each_few_rows(int64_t begin, int64_t end, bool together, F&&
 
 /// Calls f(i, part, numbers, through_stats) for the vectors of all arrays. A vector begins with element i.
 template <class F, bool has_stats, class S, class Each, class T = compute_t<S>>
-HWY_INLINE void for_each_vector(const MapShape& shape, const MapArrays<S>& a, Each&& f) {
+HWY_INLINE void for_each_vector(const MapShape& shape, const TypedMapArrays<S>& a, Each&& f) {
   constexpr int kNumbers = map_counts(F::kFunction).numbers;
   constexpr int kStats = has_stats ? kThroughStatsRows : 1;
   const T* through_stats = has_stats ? a.through_stats : a.numbers;  // unused without stats
@@ -144,30 +133,6 @@ HWY_INLINE void for_each_vector(const MapShape& shape, const MapArrays<S>& a, Ea
         f((o * shape.inner + row) * width + i, part, numbers, of_stats);
       });
     }
-  });
-}
-
-template <class S>
-void forward_of(const MapProblem& problem, const MapArrays<S>& a) {
-  with_map_function(problem, [&]<class F>(F) {
-    for_each_vector<F, /* has_stats= */ false>(problem.shape, a,
-                                               [&](int64_t i, auto part, const auto& numbers, const auto&) HWY_ATTR {
-                                                 store(a.result + i, F::value(load(a.x + i, part), numbers), part);
-                                               });
-  });
-}
-
-template <class S>
-void gradient_of(const MapProblem& problem, const MapArrays<S>& a) {
-  enum Row : int { kMean, kMeanLow, kRstd, kBy, kShift };
-  with_map_function(problem, [&]<class F>(F) {
-    for_each_vector<F, /* has_stats= */ true>(
-        problem.shape, a, [&](int64_t i, auto part, const auto& numbers, const auto& of_stats) HWY_ATTR {
-          const auto x = load(a.x + i, part);
-          const auto centred = ((x - of_stats(kMean)) - of_stats(kMeanLow)) * of_stats(kRstd);
-          const auto through_stats = multiply_add(centred, of_stats(kBy), of_stats(kShift));
-          store(a.result + i, F::derivatives(load(a.dy + i, part), x, numbers).slope + through_stats, part);
-        });
   });
 }
 
@@ -213,7 +178,7 @@ HWY_INLINE void add(Terms<V>& sums, const Terms<V>& terms, Part part) {
 
 /// The terms of a vector from element i on; dx is written unless it is null.
 template <class F, class S, class N, class Part>
-HWY_INLINE auto terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Part part) {
+HWY_INLINE auto terms_at(const TypedMapArrays<S>& a, int64_t i, const N& numbers, Part part) {
   const auto both = F::derivatives(load(a.dy + i, part), load(a.x + i, part), numbers);
   if constexpr (!has_map_stats(F::kFunction)) {
     store(a.result + i, both.slope, part);
@@ -224,7 +189,7 @@ HWY_INLINE auto terms_at(const MapArrays<S>& a, int64_t i, const N& numbers, Par
 /// Adds the sums of a run of up to kChain vectors from element i on. (It goes by registers, as some processors have too
 /// few for all sums of a whole vector.)
 template <class F, class S, class N, class T = compute_t<S>>
-HWY_INLINE void add_run(const MapArrays<S>& a, int64_t i, int64_t count, const N& numbers, double* sums) {
+HWY_INLINE void add_run(const TypedMapArrays<S>& a, int64_t i, int64_t count, const N& numbers, double* sums) {
   Terms<Register<T>> chain[kRegisters<T>];
   Terms<Lanes<T>> tail;
   for_each_lanes<T>(count, [&](int64_t first, auto part) NORMA_INLINE {
@@ -250,7 +215,7 @@ HWY_INLINE void add_run(const MapArrays<S>& a, int64_t i, int64_t count, const N
 }
 
 template <class F, class S, class T = compute_t<S>>
-void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
+void sums_of_runs(const MapShape& shape, const TypedMapArrays<S>& a) {
   constexpr int64_t kElements = kChain * kLanes<T>;
   for_each_maps(shape, [&](int64_t begin, int64_t end) {
     for (int64_t map = begin; map < end; ++map) {
@@ -269,7 +234,8 @@ void sums_of_runs(const MapShape& shape, const MapArrays<S>& a) {
 
 /// Adds the sums of rows first to last of one o to sums (kSums, channels).
 template <class F, class S, class T = compute_t<S>>
-void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int64_t first, int64_t last, double* sums) {
+void sums_of_block(const MapShape& shape, const TypedMapArrays<S>& a, int64_t o, int64_t first, int64_t last,
+                   double* sums) {
   const int64_t width = shape.channels;
   Scratch scratch;
   // Five sums take more loads and stores than the two inputs of a row.
@@ -300,7 +266,7 @@ void sums_of_block(const MapShape& shape, const MapArrays<S>& a, int64_t o, int6
 }
 
 template <class F, class S>
-void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
+void sums_of_rows(const MapShape& shape, const TypedMapArrays<S>& a) {
   // Blocks do not depend on the number of threads and are added up in order, so the bits are always the same.
   const int64_t width = shape.channels;
   const int64_t block = std::clamp<int64_t>(65536 / width, kChain, 512);
@@ -329,43 +295,41 @@ void sums_of_rows(const MapShape& shape, const MapArrays<S>& a) {
   }
 }
 
-template <class S>
-void sums_of(const MapProblem& problem, const MapArrays<S>& arrays) {
-  with_map_function(problem, [&]<class F>(F) {
-    problem.shape.channels_last ? sums_of_rows<F>(problem.shape, arrays) : sums_of_runs<F>(problem.shape, arrays);
-  });
-}
-
 }  // namespace
 
-void map_forward(DType dtype, const MapProblem& problem, const MapForward& a) {
+void map_forward(DType dtype, const MapProblem& problem, const MapArrays& arrays) {
   dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
-    using T = compute_t<S>;
-    forward_of<S>(
-        problem,
-        {.x = static_cast<const S*>(a.x), .numbers = static_cast<const T*>(a.numbers), .result = static_cast<S*>(a.y)});
+    const TypedMapArrays<S> a(arrays);
+    with_map_function(problem, [&]<class F>(F) {
+      for_each_vector<F, /* has_stats= */ false>(problem.shape, a,
+                                                 [&](int64_t i, auto part, const auto& numbers, const auto&) HWY_ATTR {
+                                                   store(a.result + i, F::value(load(a.x + i, part), numbers), part);
+                                                 });
+    });
   });
 }
 
-void map_gradient(DType dtype, const MapProblem& problem, const MapGradient& a) {
+void map_gradient(DType dtype, const MapProblem& problem, const MapArrays& arrays) {
   dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
-    using T = compute_t<S>;
-    gradient_of<S>(problem, {.dy = static_cast<const S*>(a.dy),
-                             .x = static_cast<const S*>(a.x),
-                             .numbers = static_cast<const T*>(a.numbers),
-                             .through_stats = static_cast<const T*>(a.through_stats),
-                             .result = static_cast<S*>(a.dx)});
+    const TypedMapArrays<S> a(arrays);
+    with_map_function(problem, [&]<class F>(F) {
+      for_each_vector<F, /* has_stats= */ true>(
+          problem.shape, a, [&](int64_t i, auto part, const auto& numbers, const auto& of_stats) HWY_ATTR {
+            const auto x = load(a.x + i, part);
+            const auto centred = ((x - of_stats(kMean)) - of_stats(kMeanLow)) * of_stats(kRstd);
+            const auto through_stats = multiply_add(centred, of_stats(kBy), of_stats(kShift));
+            store(a.result + i, F::derivatives(load(a.dy + i, part), x, numbers).slope + through_stats, part);
+          });
+    });
   });
 }
 
-void map_sums(DType dtype, const MapProblem& problem, const MapSums& a) {
+void map_sums(DType dtype, const MapProblem& problem, const MapArrays& arrays) {
   dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
-    using T = compute_t<S>;
-    sums_of<S>(problem, {.dy = static_cast<const S*>(a.dy),
-                         .x = static_cast<const S*>(a.x),
-                         .numbers = static_cast<const T*>(a.numbers),
-                         .sums = a.sums,
-                         .result = static_cast<S*>(a.dx)});
+    const TypedMapArrays<S> a(arrays);
+    with_map_function(problem, [&]<class F>(F) {
+      problem.shape.channels_last ? sums_of_rows<F>(problem.shape, a) : sums_of_runs<F>(problem.shape, a);
+    });
   });
 }
 
@@ -465,10 +429,6 @@ void map_numbers_backward(DType dtype, const MapProblem& problem, const MapSourc
 
 /// local_response.cpp has it.
 void local_response(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays);
-
-HWY_EXPORT(map_forward);
-HWY_EXPORT(map_sums);
-HWY_EXPORT(map_gradient);
 
 constexpr MapNormKernels kTable{.numbers = map_numbers,
                                 .forward = NORMA_SIMD_CALL(map_forward),

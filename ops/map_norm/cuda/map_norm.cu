@@ -66,36 +66,25 @@ NORMA_DEVICE Derivatives<T> map_derivatives(bool relu, const T& dy, const T& x, 
 }
 
 template <class F, class S, int width, class T = compute_t<S>>
-NORMA_KERNEL void map_values(MapShape shape, bool relu, const S* x, const T* numbers, S* y) {
+NORMA_KERNEL void map_values(MapShape shape, bool relu, TypedMapArrays<S> a) {
   const int64_t vectors = shape.maps() * shape.inner / width;
   for (int64_t v = global_thread(); v < vectors; v += global_threads()) {
     const int64_t i = v * width;
-    const ElementNumbers<T, map_counts(F::kFunction).numbers, width> of(numbers, shape.maps(), map_of(shape, i),
+    const ElementNumbers<T, map_counts(F::kFunction).numbers, width> of(a.numbers, shape.maps(), map_of(shape, i),
                                                                         shape.channels_last);
     T values[width];
-    load<S, width>(x + i, values);
+    load<S, width>(a.x + i, values);
     NORMA_UNROLL
     for (int j = 0; j < width; ++j) {
       values[j] = map_value<F>(relu, values[j], of.of(j));
     }
-    store<S, width>(y + i, values);
+    store<S, width>(a.result + i, values);
   }
 }
 
-/// MapGradient with types.
-template <class S, class T = compute_t<S>>
-struct MapGradientArrays {
-  const S* dy;
-  const S* x;
-  const T* numbers;
-  const T* through_stats;
-  S* dx;
-};
-
 template <class F, class S, int width>
-NORMA_KERNEL void map_gradients(MapShape shape, bool relu, MapGradientArrays<S> a) {
+NORMA_KERNEL void map_gradients(MapShape shape, bool relu, TypedMapArrays<S> a) {
   using T = compute_t<S>;
-  enum Row : int { kMean, kMeanLow, kRstd, kBy, kShift };
   const int64_t vectors = shape.maps() * shape.inner / width;
   for (int64_t v = global_thread(); v < vectors; v += global_threads()) {
     const int64_t i = v * width;
@@ -114,62 +103,50 @@ NORMA_KERNEL void map_gradients(MapShape shape, bool relu, MapGradientArrays<S> 
       const T through_stats = fused_multiply_add(centred, of_stats(kBy), of_stats(kShift));
       values[j] = map_derivatives<F>(relu, dy[j], values[j], of.of(j)).slope + through_stats;
     }
-    store<S, width>(a.dx + i, values);
+    store<S, width>(a.result + i, values);
   }
 }
 
-/// True iff all of these load vectors of kMapVector<S> elements, and a vector has one map or as many as elements.
-template <class S, class... Pointers>
-bool has_map_vectors(const MapShape& shape, const Pointers*... pointers) {
-  return are_aligned(pointers...) && (shape.channels_last ? shape.channels : shape.inner) % kMapVector<S> == 0;
-}
-
-/// Calls f(width, blocks, threads) for a launch over all elements.
+/// Calls f(width) for the neighbouring elements of a thread: a vector of kMapVector<S> if all arrays load such vectors,
+/// and a vector has one map or as many as elements; else 1.
 template <class S, class F>
-void with_map_width(const MapShape& shape, bool vectors, F&& f) {
-  constexpr int kThreads = 256;
-  const auto call = [&](auto width) {
-    const int64_t work = shape.maps() * shape.inner / width;
-    f(width, blocks_for(work, kThreads), threads_for(work, kThreads));
-  };
-  if (vectors) {
-    call(std::integral_constant<int, kMapVector<S>>{});
+void with_map_width(const MapShape& shape, const TypedMapArrays<S>& a, F&& f) {
+  const int64_t neighbours = shape.channels_last ? shape.channels : shape.inner;
+  if (are_aligned(a.dy, a.x, a.numbers, a.through_stats, a.result) && neighbours % kMapVector<S> == 0) {
+    f(std::integral_constant<int, kMapVector<S>>{});
   } else {
-    call(std::integral_constant<int, 1>{});
+    f(std::integral_constant<int, 1>{});
   }
 }
 
-inline void map_forward(DType dtype, const MapProblem& problem, const MapForward& a) {
-  dispatch_any_floating("map_norm", dtype, [&](auto zero) {
-    using S = decltype(zero);
-    using T = compute_t<S>;
-    with_function(problem.function, [&]<class F>(F) {
-      const bool vectors = has_map_vectors<S>(problem.shape, a.x, a.numbers, a.y);
-      with_map_width<S>(problem.shape, vectors, [&](auto width, int64_t blocks, int threads) {
-        launch(blocks, threads, 0, current_stream(), map_values<F, S, width>, problem.shape, problem.relu,
-               static_cast<const S*>(a.x), static_cast<const T*>(a.numbers), static_cast<S*>(a.y));
-      });
+/// Calls f(F{}, arrays with types) for the function and the dtype of a call.
+template <class G>
+void with_typed_maps(DType dtype, const MapProblem& problem, const MapArrays& arrays, G&& g) {
+  dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
+    with_function(problem.function, [&]<class F>(F f) { g(f, TypedMapArrays<S>(arrays)); });
+  });
+}
+
+inline constexpr int kMapThreads = 256;
+
+inline void map_forward(DType dtype, const MapProblem& problem, const MapArrays& arrays) {
+  const MapShape& shape = problem.shape;
+  with_typed_maps(dtype, problem, arrays, [&]<class F, class S>(F, const TypedMapArrays<S>& a) {
+    with_map_width(shape, a, [&](auto width) {
+      launch_over(shape.maps() * shape.inner / width, kMapThreads, map_values<F, S, width>, shape, problem.relu, a);
     });
   });
 }
 
-inline void map_gradient(DType dtype, const MapProblem& problem, const MapGradient& a) {
-  dispatch_any_floating("map_norm", dtype, [&](auto zero) {
-    using S = decltype(zero);
-    using T = compute_t<S>;
-    const MapGradientArrays<S> typed{.dy = static_cast<const S*>(a.dy),
-                                     .x = static_cast<const S*>(a.x),
-                                     .numbers = static_cast<const T*>(a.numbers),
-                                     .through_stats = static_cast<const T*>(a.through_stats),
-                                     .dx = static_cast<S*>(a.dx)};
-    with_function(problem.function, [&]<class F>(F) {
-      if constexpr (has_map_stats(F::kFunction)) {
-        const bool vectors = has_map_vectors<S>(problem.shape, a.dy, a.x, a.numbers, a.through_stats, a.dx);
-        with_map_width<S>(problem.shape, vectors, [&](auto width, int64_t blocks, int threads) {
-          launch(blocks, threads, 0, current_stream(), map_gradients<F, S, width>, problem.shape, problem.relu, typed);
-        });
-      }
-    });
+inline void map_gradient(DType dtype, const MapProblem& problem, const MapArrays& arrays) {
+  const MapShape& shape = problem.shape;
+  with_typed_maps(dtype, problem, arrays, [&]<class F, class S>(F, const TypedMapArrays<S>& a) {
+    if constexpr (has_map_stats(F::kFunction)) {
+      with_map_width(shape, a, [&](auto width) {
+        launch_over(shape.maps() * shape.inner / width, kMapThreads, map_gradients<F, S, width>, shape, problem.relu,
+                    a);
+      });
+    }
   });
 }
 
@@ -177,8 +154,6 @@ inline void map_gradient(DType dtype, const MapProblem& problem, const MapGradie
 
 // The work done once for each map: the formulas of ops/map_norm/numbers.h, with a thread for each map, and the totals
 // that they need.
-
-inline constexpr int kMapNumberThreads = 256;
 
 /// totals[set] = the total of Formulas::response() over its maps.
 template <class Formulas, class T, bool by_block>
@@ -284,8 +259,7 @@ class Responses {
 inline void map_numbers(DType dtype, const MapProblem& problem, const MapSources& sources, void* numbers) {
   with_map_numbers(dtype, problem, sources, [&]<class Formulas, class T>(Formulas, const Maps<T>& m) {
     const Responses<Formulas, T> responses(m);
-    launch(blocks_for(m.maps, kMapNumberThreads), threads_for(m.maps, kMapNumberThreads), 0, current_stream(),
-           make_numbers<Formulas, T>, m, responses.data(), static_cast<T*>(numbers));
+    launch_over(m.maps, kMapThreads, make_numbers<Formulas, T>, m, responses.data(), static_cast<T*>(numbers));
   });
 }
 
@@ -301,9 +275,8 @@ inline void map_numbers_backward(DType dtype, const MapProblem& problem, const M
                teams.lanes, responses.data(), arrays.sums, totals.data());
       });
     }
-    launch(blocks_for(m.maps, kMapNumberThreads), threads_for(m.maps, kMapNumberThreads), 0, current_stream(),
-           finish_sums<Formulas, T>, m, responses.data(), totals.data(), arrays.sums,
-           static_cast<T*>(arrays.through_stats));
+    launch_over(m.maps, kMapThreads, finish_sums<Formulas, T>, m, responses.data(), totals.data(), arrays.sums,
+                static_cast<T*>(arrays.through_stats));
     for (int i = 0; i < kMaxMapParameters; ++i) {
       if (arrays.parameters[i] == nullptr) {
         continue;
@@ -360,19 +333,9 @@ class TermSums {
   int length_ = 0;
 };
 
-/// MapSums with types.
-template <class S, class T = compute_t<S>>
-struct MapSumsArrays {
-  const S* dy;
-  const S* x;
-  const T* numbers;
-  double* sums;
-  S* dx;
-};
-
 /// Adds the terms of the elements from i on, and writes dx if there is one.
 template <class F, int width, class S, class N, class Sums>
-NORMA_DEVICE void add_terms(bool relu, const MapSumsArrays<S>& a, int64_t i, const N& numbers, Sums& sums) {
+NORMA_DEVICE void add_terms(bool relu, const TypedMapArrays<S>& a, int64_t i, const N& numbers, Sums& sums) {
   using T = compute_t<S>;
   T dy[width];
   T x[width];
@@ -385,12 +348,12 @@ NORMA_DEVICE void add_terms(bool relu, const MapSumsArrays<S>& a, int64_t i, con
     dy[j] = both.slope;
   }
   if constexpr (!has_map_stats(F::kFunction)) {
-    store<S, width>(a.dx + i, dy);
+    store<S, width>(a.result + i, dy);
   }
 }
 
 template <class F, class S, int width, bool by_block>
-NORMA_KERNEL void sums_of_runs(MapShape shape, bool relu, int lanes, MapSumsArrays<S> a) {
+NORMA_KERNEL void sums_of_runs(MapShape shape, bool relu, int lanes, TypedMapArrays<S> a) {
   using T = compute_t<S>;
   constexpr int kSums = map_counts(F::kFunction).sums;
   for_each_row<by_block>(shape.maps(), lanes, [&](const auto& team, int64_t map, bool there) {
@@ -429,7 +392,7 @@ struct MapChunks {
 /// partial: (chunks, sums, maps). A block has 32 neighbouring channels of one chunk. Its shared memory has a number for
 /// each thread and sum.
 template <class F, class S>
-NORMA_KERNEL void sums_of_columns(MapShape shape, bool relu, MapChunks chunks, MapSumsArrays<S> a, double* partial) {
+NORMA_KERNEL void sums_of_columns(MapShape shape, bool relu, MapChunks chunks, TypedMapArrays<S> a, double* partial) {
   using T = compute_t<S>;
   constexpr int kSums = map_counts(F::kFunction).sums;
   const int64_t groups = ceil_div(shape.channels, kWarp);
@@ -476,24 +439,19 @@ NORMA_KERNEL void add_chunks(int64_t count, int64_t chunks, const double* partia
 }
 
 template <class F, class S>
-void launch_sums_of_runs(const MapProblem& problem, const MapSumsArrays<S>& a) {
+void launch_sums_of_runs(const MapProblem& problem, const TypedMapArrays<S>& a) {
   const MapShape& shape = problem.shape;
-  const auto with = [&](auto width) {
+  with_map_width(shape, a, [&](auto width) {
     const RowTeams of_maps = teams_of_rows(shape.maps(), shape.inner / width, /* side_by_side= */ false);
     with_row_teams(of_maps, [&](auto by_block, const RowTeams& teams, size_t shared_bytes) {
       launch(teams.blocks, teams.threads, shared_bytes, current_stream(), sums_of_runs<F, S, width, by_block>, shape,
              problem.relu, teams.lanes, a);
     });
-  };
-  if (has_map_vectors<S>(shape, a.dy, a.x, a.dx)) {
-    with(std::integral_constant<int, kMapVector<S>>{});
-  } else {
-    with(std::integral_constant<int, 1>{});
-  }
+  });
 }
 
 template <class F, class S>
-void launch_sums_of_columns(const MapProblem& problem, const MapSumsArrays<S>& a) {
+void launch_sums_of_columns(const MapProblem& problem, const TypedMapArrays<S>& a) {
   constexpr int kSums = map_counts(F::kFunction).sums;
   const MapShape& shape = problem.shape;
   const MapChunks chunks(shape);
@@ -504,24 +462,13 @@ void launch_sums_of_columns(const MapProblem& problem, const MapSumsArrays<S>& a
          static_cast<size_t>(kSums * threads) * sizeof(double), current_stream(), sums_of_columns<F, S>, shape,
          problem.relu, chunks, a, chunks.count == 1 ? a.sums : partial.data());
   if (chunks.count > 1) {
-    constexpr int kThreads = 256;
-    launch(blocks_for(count, kThreads), threads_for(count, kThreads), 0, current_stream(), add_chunks, count,
-           chunks.count, partial.data(), a.sums);
+    launch_over(count, kMapThreads, add_chunks, count, chunks.count, partial.data(), a.sums);
   }
 }
 
-inline void map_sums(DType dtype, const MapProblem& problem, const MapSums& a) {
-  dispatch_any_floating("map_norm", dtype, [&](auto zero) {
-    using S = decltype(zero);
-    using T = compute_t<S>;
-    const MapSumsArrays<S> typed{.dy = static_cast<const S*>(a.dy),
-                                 .x = static_cast<const S*>(a.x),
-                                 .numbers = static_cast<const T*>(a.numbers),
-                                 .sums = a.sums,
-                                 .dx = static_cast<S*>(a.dx)};
-    with_function(problem.function, [&]<class F>(F) {
-      problem.shape.channels_last ? launch_sums_of_columns<F>(problem, typed) : launch_sums_of_runs<F>(problem, typed);
-    });
+inline void map_sums(DType dtype, const MapProblem& problem, const MapArrays& arrays) {
+  with_typed_maps(dtype, problem, arrays, [&]<class F, class S>(F, const TypedMapArrays<S>& a) {
+    problem.shape.channels_last ? launch_sums_of_columns<F>(problem, a) : launch_sums_of_runs<F>(problem, a);
   });
 }
 
@@ -556,7 +503,7 @@ struct Responder {
     const int64_t line = quotient(i, stride);
     return line - quotient(line, problem.shape.channels) * problem.shape.channels;
   }
-  /// Calls f(j) for the elements at i of `below` channels before, of i's own channel, and of `above` channels behind.
+  /// Calls f(j) for the elements at i of `below` channels before, of i's own channel, and of `above` channels after.
   template <class F>
   NORMA_DEVICE void for_each_neighbour(int64_t i, int64_t below, int64_t above, F&& f) const {
     const int64_t channel = channel_of(i);
@@ -658,8 +605,7 @@ NORMA_KERNEL void response_gradient(Responder<compute_t<S>> of, ResponseArrays<S
 
 inline void local_response(DType dtype, const LocalResponseProblem& problem, const LocalResponse& arrays) {
   constexpr int kThreads = 256;
-  dispatch_any_floating("local_response_norm", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("local_response_norm", dtype, [&]<class S>(S) {
     const bool gradient = arrays.dy != nullptr;
     const Responder<compute_t<S>> of(problem, gradient);
     const DeviceBuffer<double> shares(gradient ? of.count : 0);
@@ -667,9 +613,7 @@ inline void local_response(DType dtype, const LocalResponseProblem& problem, con
                               .dy = static_cast<const S*>(arrays.dy),
                               .shares = shares.data(),
                               .result = static_cast<S*>(arrays.result)};
-    const auto run = [&](auto kernel) {
-      launch(blocks_for(of.count, kThreads), threads_for(of.count, kThreads), 0, current_stream(), kernel, of, a);
-    };
+    const auto run = [&](auto kernel) { launch_over(of.count, kThreads, kernel, of, a); };
     if (gradient) {
       run(make_response_shares<S>);
       run(response_gradient<S>);

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/cuda/retry.h"
 #include "core/cuda/runtime.h"
 #include "core/cuda/workspace.h"
@@ -39,12 +40,10 @@ cublasLtHandle_t handle() {
 
 /// The owner of one of cuBLASLt's descriptions.
 template <class T, cublasStatus_t (*destroy)(T)>
-class Owner {
+class Owner : NotCopied {
  public:
   Owner() = default;
   ~Owner() { destroy(value_); }
-  Owner(const Owner&) = delete;
-  Owner& operator=(const Owner&) = delete;
 
   [[nodiscard]] T get() const { return value_; }
   [[nodiscard]] T* address() { return &value_; }
@@ -111,7 +110,7 @@ class Product {
   Product(const MatmulCase& c, const void* bias, bool tf32)
       : a_(c.dtype, c.m, c.k, c.a_row, c.a_column, c.batch, c.a_batch),
         b_(c.dtype, c.k, c.n, c.b_row, c.b_column, c.batch, c.b_batch),
-        c_(c.dtype, c.m, c.n, c.c_row, 1, c.batch, c.c_batch) {
+        c_(c.c_dtype(), c.m, c.n, c.c_row, 1, c.batch, c.c_batch) {
     const cudaDataType_t scale = c.dtype == DType::float64 ? CUDA_R_64F : CUDA_R_32F;
     check(cublasLtMatmulDescCreate(operation_.address(), compute_type(c.dtype, tf32), scale),
           "cublasLtMatmulDescCreate");
@@ -217,9 +216,9 @@ void fill_rows(const MatmulCase& product, const void* bias, void* c) {
   const Strides strides = {product.c_batch, product.c_row, 1};
   const auto& kernels = tensor_kernels.table("matmul", cuda::current_device());
   if (bias == nullptr) {
-    kernels.fill(make_strided_loop<1>(sizes, {strides}), product.dtype, c, 0);
+    kernels.fill(make_strided_loop<1>(sizes, {strides}), product.c_dtype(), c, 0);
   } else {
-    kernels.copy(make_strided_loop<2>(sizes, {strides, Strides{0, 0, 1}}), product.dtype, c, product.dtype, bias);
+    kernels.copy(make_strided_loop<2>(sizes, {strides, Strides{0, 0, 1}}), product.c_dtype(), c, product.dtype, bias);
   }
 }
 
@@ -251,18 +250,19 @@ void multiply_piece(const MatmulCase& product, const void* a, const void* b, con
 void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* /* keep */) {
   constexpr int64_t kMostBatches = 65535;  // the limit of a grid in one direction
   const auto bytes = static_cast<int64_t>(size_of(product.dtype));
+  const auto c_bytes = static_cast<int64_t>(size_of(product.c_dtype()));
   for (int64_t first = 0; first < product.batch; first += kMostBatches) {
     MatmulCase piece = product;
     piece.batch = std::min(product.batch - first, kMostBatches);
     multiply_piece(piece, static_cast<const std::byte*>(a) + first * product.a_batch * bytes,
                    static_cast<const std::byte*>(b) + first * product.b_batch * bytes, bias,
-                   static_cast<std::byte*>(c) + first * product.c_batch * bytes);
+                   static_cast<std::byte*>(c) + first * product.c_batch * c_bytes);
   }
 }
 
 void column_sum(DType dtype, int64_t rows, int64_t columns, int64_t stride, const void* x, void* sums) {
   const ReduceShape shape{.sizes = {rows, columns}, .x_strides = {stride, 1}, .y_strides = {0, 1}};
-  reduce_kernels.table("matmul", cuda::current_device()).sum(shape, dtype, x, sums, 1.0);
+  reduce_kernels.table("matmul", cuda::current_device()).fold(Fold::sum, shape, dtype, x, nullptr, sums, 1);
 }
 
 constexpr MatmulImplementation kImplementation{.name = "cublaslt", .supports = supports, .multiply = multiply};

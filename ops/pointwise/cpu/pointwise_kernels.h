@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// The kernels of PointwiseKernels for the CPU, one file for each kind, and the loop over runs that they share.
+// The loop over runs that the CPU's kernels share, and those of unary.cpp; binary.cpp has the table.
 
 namespace norma::kernels {
 
@@ -32,11 +32,6 @@ namespace cpu {
 void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars);
 void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
                     const Operand& dy, const Scalars& scalars);
-
-void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
-void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b);
-void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
-           const Operand& b);
 
 }  // namespace cpu
 

@@ -2,6 +2,7 @@
 #define HWY_TARGET_INCLUDE "ops/pointwise/cpu/unary.cpp"
 #include "core/simd/foreach_target.h"
 
+#include "core/simd/call.h"
 #include "ops/pointwise/cpu/loops.h"
 #include "ops/pointwise/cpu/pointwise_kernels.h"
 #include "ops/pointwise/functions.h"
@@ -30,8 +31,7 @@ void unary_floating(Unary f, const Sizes& sizes, const Operand& y, const Operand
 }  // namespace
 
 void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
-  dispatch_numeric("unary", dtype, [&](auto tag) {
-    using T = decltype(tag);
+  dispatch_numeric("unary", dtype, [&]<class T>(T) {
     if constexpr (std::is_floating_point_v<compute_t<T>>) {
       unary_floating<T>(f, sizes, y, x, scalars);
     } else {
@@ -42,8 +42,7 @@ void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Ope
 
 void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
                     const Operand& dy, const Scalars& scalars) {
-  dispatch_any_floating("unary_backward", dtype, [&](auto tag) {
-    using S = decltype(tag);
+  dispatch_any_floating("unary_backward", dtype, [&]<class S>(S) {
     with_unary_derivative<compute_t<S>>(f, scalars, [&](auto function) { map<S>(sizes, dx, saved, dy, function); });
   });
 }
@@ -54,15 +53,13 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace norma::kernels::cpu {
 
-HWY_EXPORT(unary);
 void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
-  NORMA_SIMD_BEST(unary)(f, dtype, sizes, y, x, scalars);
+  NORMA_SIMD_CALL(unary)(f, dtype, sizes, y, x, scalars);
 }
 
-HWY_EXPORT(unary_backward);
 void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx, const Operand& saved,
                     const Operand& dy, const Scalars& scalars) {
-  NORMA_SIMD_BEST(unary_backward)(f, dtype, sizes, dx, saved, dy, scalars);
+  NORMA_SIMD_CALL(unary_backward)(f, dtype, sizes, dx, saved, dy, scalars);
 }
 
 }  // namespace norma::kernels::cpu

@@ -6,8 +6,7 @@
 namespace norma::kernels::NORMA_BACKEND {
 
 void binary(Binary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
-  dispatch_numeric("binary", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_numeric("binary", dtype, [&]<class S>(S) {
     const auto run = [&](auto function) { map<S, S, S>(sizes, function, y, a, b); };
     if constexpr (std::is_integral_v<S>) {
       with_integer_binary_function<S>(f, run);
@@ -31,8 +30,7 @@ struct Greater {
 };
 
 void compare(Comparison f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& a, const Operand& b) {
-  dispatch_all(dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_all(dtype, [&]<class S>(S) {
     switch (f) {
       case Comparison::equal: return map<bool, S, S>(sizes, Equal{}, y, a, b);
       case Comparison::greater: return map<bool, S, S>(sizes, Greater{}, y, a, b);
@@ -50,17 +48,17 @@ struct Choose {
 void where(size_t element_bytes, const Sizes& sizes, const Operand& y, const Operand& condition, const Operand& a,
            const Operand& b) {
   // Only bits move, so the size of an element is all that counts.
-  const auto run = [&](auto word) {
-    using Word = decltype(word);
-    map<Word, bool, Word, Word>(sizes, Choose{}, y, condition, a, b);
-  };
-  switch (element_bytes) {
-    case 1: return run(uint8_t{});
-    case 2: return run(uint16_t{});
-    case 4: return run(uint32_t{});
-    case 8: return run(uint64_t{});
-    default: fail("where", "expected elements of 1, 2, 4 or 8 bytes, got {}", element_bytes);
-  }
+  dispatch_word("where", element_bytes,
+                [&]<class Word>(Word) { map<Word, bool, Word, Word>(sizes, Choose{}, y, condition, a, b); });
 }
 
 }  // namespace norma::kernels::NORMA_BACKEND
+
+namespace norma::kernels {
+
+using namespace NORMA_BACKEND;
+
+constinit const PointwiseKernels NORMA_TABLE(pointwise){
+    .unary = unary, .unary_backward = unary_backward, .binary = binary, .compare = compare, .where = where};
+
+}  // namespace norma::kernels

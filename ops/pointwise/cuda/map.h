@@ -44,7 +44,7 @@ NORMA_DEVICE void store_results(F f, Y* y, const Numbers<Xs, kWidth>&... x) {
   store<Y, kWidth>(y, results);
 }
 
-/// Steps of kWidth elements. `loop` counts vectors; its strides count elements. `rest` is the number of elements behind
+/// Steps of kWidth elements. `loop` counts vectors; its strides count elements. `rest` is the number of elements after
 /// the last vector, if there is one axis.
 template <int kWidth, size_t N>
 struct MapLoop {
@@ -112,9 +112,9 @@ void launch_map(StridedLoop<1 + sizeof...(Xs)> loop, F f, Y* y, const Xs*... x) 
     strides[innermost] *= kWidth;
   }
   const int64_t steps = std::max<int64_t>(loop.numel(), rest);
-  launch(blocks_for(steps, kMapThreads), threads_for(steps, kMapThreads), 0, current_stream(),
-         map_elements<kWidth, F, Y, Xs...>,
-         MapLoop<kWidth, 1 + sizeof...(Xs)>{FlatLoop<1 + static_cast<int>(sizeof...(Xs))>(loop), rest}, f, y, x...);
+  launch_over(steps, kMapThreads, map_elements<kWidth, F, Y, Xs...>,
+              MapLoop<kWidth, 1 + sizeof...(Xs)>{FlatLoop<1 + static_cast<int>(sizeof...(Xs))>(loop), rest}, f, y,
+              x...);
 }
 
 /// y = f(x…) for elements Y and X…; f takes and returns numbers compute_t. y may be the same memory as an x with the

@@ -6,8 +6,7 @@
 namespace norma::kernels::NORMA_BACKEND {
 
 void unary(Unary f, DType dtype, const Sizes& sizes, const Operand& y, const Operand& x, const Scalars& scalars) {
-  dispatch_numeric("unary", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_numeric("unary", dtype, [&]<class S>(S) {
     const auto run = [&](auto function) { map<S, S>(sizes, function, y, x); };
     if constexpr (std::is_integral_v<S>) {
       with_integer_unary_function<S>(f, scalars, run);

@@ -5,6 +5,7 @@
 #include "core/buffer.h"
 #include "core/cpu/scratch.h"
 #include "core/parallel.h"
+#include "core/simd/call.h"
 #include "core/simd/memory.h"
 #include "core/simd/sums.h"
 #include "ops/pool/kernels.h"
@@ -16,9 +17,10 @@
 // The kernels of pooling, and their table.
 
 HWY_BEFORE_NAMESPACE();
-namespace norma::kernels::cpu::HWY_NAMESPACE {
+namespace norma::kernels::HWY_NAMESPACE {
 
 using namespace simd::HWY_NAMESPACE;
+using cpu::Scratch;
 
 // --- positions ------------------------------------------------------------------------------------------------------
 
@@ -171,8 +173,7 @@ class Taps {
   Buffer<int32_t> places_;
 };
 
-// --- max_pool
-// ---------------------------------------------------------------------------------------------------------
+// --- max_pool ------------------------------------------------------------------------------------------------------
 
 // Images with many lanes (channels_last) are vectors of channels. Images with one lane (planes) are vectors of
 // neighbouring results, which gather the values of their windows.
@@ -241,7 +242,7 @@ void max_of_planes(const PoolCase& pool, const S* x, S* y, int32_t* index) {
   for (int64_t ow = 0; ow < ows; ++ow) {
     most = std::max(most, (window(ow).last() - window(ow).first()) / step + 1);
   }
-  // Taps behind the end of a window read its last value again, which changes nothing.
+  // Taps after the end of a window read its last value again, which changes nothing.
   const Taps taps(
       most, ows, [&](int64_t ow, int64_t tap) { return std::min(window(ow).first() + tap * step, window(ow).last()); });
   for_each_row(pool, output_h(pool), ows * most, [&](int64_t image, int64_t oh) {
@@ -362,8 +363,7 @@ void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* index, vo
                         [&]<class S>(S) { max_pick(pool, static_cast<const S*>(x), index, static_cast<S*>(y)); });
 }
 
-// --- average_pool
-// -----------------------------------------------------------------------------------------------------
+// --- average_pool --------------------------------------------------------------------------------------------------
 
 // Sums over windows, and the gradient of each position from the windows that hold it. Images with one lane (planes)
 // take one axis after the other, images with many lanes (channels_last) all positions at once.
@@ -484,7 +484,7 @@ void average_of_planes(const PoolCase& pool, const S* x, S* y) {
   for (int64_t ow = 0; ow < ows; ++ow) {
     most = std::max(most, window(ow).end - window(ow).begin);
   }
-  // Taps behind the end of a window read the place behind the row, which holds 0.
+  // Taps after the end of a window read the place after the row, which holds 0.
   const Taps taps(whole_rows ? 0 : most, ows, [&](int64_t ow, int64_t tap) {
     return window(ow).begin + tap < window(ow).end ? window(ow).begin + tap : pool.w;
   });
@@ -537,7 +537,7 @@ void average_gradient_of_planes(const PoolCase& pool, const S* dy, S* dx) {
   for (int64_t w = 0; w < pool.w; ++w) {
     most = std::max(most, holders(w).last - holders(w).first);
   }
-  // Taps behind the last window that holds a position read the place behind the row, which holds 0.
+  // Taps after the last window that holds a position read the place after the row, which holds 0.
   const Taps taps(most, pool.w, [&](int64_t w, int64_t tap) {
     return holders(w).first + tap < holders(w).last ? holders(w).first + tap : ows;
   });
@@ -580,44 +580,17 @@ void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
   });
 }
 
-}  // namespace norma::kernels::cpu::HWY_NAMESPACE
+}  // namespace norma::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace norma::kernels {
 
-namespace cpu {
-namespace {
-
-HWY_EXPORT(max_pool);
-void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index) {
-  NORMA_SIMD_BEST(max_pool)(pool, x, y, index);
-}
-HWY_EXPORT(max_pool_gradient);
-void max_pool_gradient(const PoolCase& pool, const void* dy, const int32_t* index, void* dx) {
-  NORMA_SIMD_BEST(max_pool_gradient)(pool, dy, index, dx);
-}
-HWY_EXPORT(max_pool_pick);
-void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* index, void* y) {
-  NORMA_SIMD_BEST(max_pool_pick)(pool, x, index, y);
-}
-HWY_EXPORT(average_pool);
-void average_pool(const PoolCase& pool, const void* x, void* y) {
-  NORMA_SIMD_BEST(average_pool)(pool, x, y);
-}
-HWY_EXPORT(average_pool_gradient);
-void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
-  NORMA_SIMD_BEST(average_pool_gradient)(pool, dy, dx);
-}
-
-}  // namespace
-}  // namespace cpu
-
-constinit const PoolKernels pool_cpu{.max_pool = cpu::max_pool,
-                                     .max_pool_gradient = cpu::max_pool_gradient,
-                                     .max_pool_pick = cpu::max_pool_pick,
-                                     .average_pool = cpu::average_pool,
-                                     .average_pool_gradient = cpu::average_pool_gradient};
+constinit const PoolKernels pool_cpu{.max_pool = NORMA_SIMD_CALL(max_pool),
+                                     .max_pool_gradient = NORMA_SIMD_CALL(max_pool_gradient),
+                                     .max_pool_pick = NORMA_SIMD_CALL(max_pool_pick),
+                                     .average_pool = NORMA_SIMD_CALL(average_pool),
+                                     .average_pool_gradient = NORMA_SIMD_CALL(average_pool_gradient)};
 
 }  // namespace norma::kernels
 #endif

@@ -6,8 +6,7 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-// --- windows
-// ----------------------------------------------------------------------------------------------------------
+// --- windows -------------------------------------------------------------------------------------------------------
 
 // The kernels of pooling share this. Each thread has some neighbouring lanes of one position, as many as 16 bytes hold
 // or one, and reads the windows around it. Only for large averages of planes do several threads add up one sum.
@@ -74,8 +73,7 @@ void with_pool_width(int64_t pixels, int64_t lanes, F&& f, const Pointers*... po
   }
 }
 
-// --- max_pool
-// ---------------------------------------------------------------------------------------------------------
+// --- max_pool ------------------------------------------------------------------------------------------------------
 
 template <class S, int width>
 NORMA_KERNEL void max_of_windows(PoolImages pool, const S* x, S* y, int32_t* index) {
@@ -153,8 +151,7 @@ NORMA_KERNEL void max_pick(PoolImages pool, const S* x, const int32_t* index, S*
 
 inline void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* index) {
   const PoolImages images(pool);
-  dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("max_pool2d", pool.dtype, [&]<class S>(S) {
     const auto run = [&](auto width, int64_t blocks, int threads) {
       launch(blocks, threads, 0, current_stream(), max_of_windows<S, width>, images, static_cast<const S*>(x),
              static_cast<S*>(y), index);
@@ -165,8 +162,7 @@ inline void max_pool(const PoolCase& pool, const void* x, void* y, int32_t* inde
 
 inline void max_pool_gradient(const PoolCase& pool, const void* dy, const int32_t* index, void* dx) {
   const PoolImages images(pool);
-  dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("max_pool2d", pool.dtype, [&]<class S>(S) {
     const auto run = [&](auto width, int64_t blocks, int threads) {
       launch(blocks, threads, 0, current_stream(), max_gradient<S, width>, images, static_cast<const S*>(dy), index,
              static_cast<S*>(dx));
@@ -181,15 +177,12 @@ inline void max_pool_pick(const PoolCase& pool, const void* x, const int32_t* in
   if (count == 0) {
     return;
   }
-  dispatch_any_floating("max_pool2d", pool.dtype, [&](auto zero) {
-    using S = decltype(zero);
-    launch(blocks_for(count, kPoolThreads), threads_for(count, kPoolThreads), 0, current_stream(), max_pick<S>, images,
-           static_cast<const S*>(x), index, static_cast<S*>(y));
+  dispatch_any_floating("max_pool2d", pool.dtype, [&]<class S>(S) {
+    launch_over(count, kPoolThreads, max_pick<S>, images, static_cast<const S*>(x), index, static_cast<S*>(y));
   });
 }
 
-// --- average_pool
-// -----------------------------------------------------------------------------------------------------
+// --- average_pool --------------------------------------------------------------------------------------------------
 
 template <class S, int width>
 NORMA_KERNEL void average_of_windows(PoolImages pool, const S* x, S* y) {
@@ -278,13 +271,11 @@ inline void average_pool(const PoolCase& pool, const void* x, void* y) {
   const PoolWindow row = images.rows.window(0);
   const PoolWindow column = images.columns.window(0);
   const bool by_warp = pool.lanes == 1 && (row.end - row.begin) * (column.end - column.begin) >= kManyPositions;
-  dispatch_any_floating("avg_pool2d", pool.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("avg_pool2d", pool.dtype, [&]<class S>(S) {
     const auto run = [&](auto width, int64_t blocks, int threads) {
       if (by_warp) {
-        launch(blocks_for(images.y_pixels() * kWarp, kPoolThreads),
-               threads_for(images.y_pixels() * kWarp, kPoolThreads), 0, current_stream(), average_by_warp<S>, images,
-               static_cast<const S*>(x), static_cast<S*>(y));
+        launch_over(images.y_pixels() * kWarp, kPoolThreads, average_by_warp<S>, images, static_cast<const S*>(x),
+                    static_cast<S*>(y));
       } else {
         launch(blocks, threads, 0, current_stream(), average_of_windows<S, width>, images, static_cast<const S*>(x),
                static_cast<S*>(y));
@@ -296,8 +287,7 @@ inline void average_pool(const PoolCase& pool, const void* x, void* y) {
 
 inline void average_pool_gradient(const PoolCase& pool, const void* dy, void* dx) {
   const PoolImages images(pool);
-  dispatch_any_floating("avg_pool2d", pool.dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("avg_pool2d", pool.dtype, [&]<class S>(S) {
     const auto run = [&](auto width, int64_t blocks, int threads) {
       launch(blocks, threads, 0, current_stream(), average_gradient<S, width>, images, static_cast<const S*>(dy),
              static_cast<S*>(dx));

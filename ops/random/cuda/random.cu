@@ -72,8 +72,7 @@ void dropout(DType dtype, const Sizes& sizes, void* y, const Strides& y_strides,
   if (count == 0) {
     return;
   }
-  dispatch_any_floating("dropout", dtype, [&](auto zero) {
-    using S = decltype(zero);
+  dispatch_any_floating("dropout", dtype, [&]<class S>(S) {
     using T = compute_t<S>;
     const T scale = static_cast<T>(mask.scale());
     const auto addresses = reinterpret_cast<uintptr_t>(y) | reinterpret_cast<uintptr_t>(x);

@@ -2,35 +2,9 @@
 
 namespace norma::kernels::NORMA_BACKEND {
 
-void sum(const ReduceShape& shape, DType dtype, const void* x, void* y, double scale) {
-  dispatch_numeric("sum", dtype, [&]<class S>(S) {
-    reduce(ReduceAxes(shape), Folding<Sum<S>>{}, static_cast<const S*>(x), nullptr, scale, static_cast<S*>(y));
-  });
-}
-
-void mean(const ReduceShape& shape, DType dtype, const void* x, double* y, int64_t count) {
-  dispatch_floating("var", dtype, [&]<class S>(S) {
-    reduce(ReduceAxes(shape), Folding<Sum<S>>{}, static_cast<const S*>(x), nullptr, 1 / static_cast<double>(count), y);
-  });
-}
-
-void squared_differences(const ReduceShape& shape, DType dtype, const void* x, const double* mean, void* y,
-                         double scale) {
-  dispatch_floating("var", dtype, [&]<class S>(S) {
-    reduce(ReduceAxes(shape), Folding<SquaredDifferences<S>>{}, static_cast<const S*>(x), mean, scale,
-           static_cast<S*>(y));
-  });
-}
-
-void product(const ReduceShape& shape, DType dtype, const void* x, void* y) {
-  dispatch_numeric("prod", dtype, [&]<class S>(S) {
-    reduce(ReduceAxes(shape), Folding<Product<S>>{}, static_cast<const S*>(x), nullptr, 1, static_cast<S*>(y));
-  });
-}
-
-void max(const ReduceShape& shape, DType dtype, const void* x, void* y) {
-  dispatch_numeric("max", dtype, [&]<class S>(S) {
-    reduce(ReduceAxes(shape), Folding<Max<S>>{}, static_cast<const S*>(x), nullptr, 1, static_cast<S*>(y));
+void fold(Fold f, const ReduceShape& shape, DType dtype, const void* x, const double* mean, void* y, double scale) {
+  with_fold(f, dtype, [&]<class Operation, class S, class Y>(Folded<Operation, S, Y>) {
+    reduce(ReduceAxes(shape), Folding<Operation>{}, static_cast<const S*>(x), mean, scale, static_cast<Y*>(y));
   });
 }
 
@@ -52,11 +26,6 @@ namespace norma::kernels {
 
 using namespace NORMA_BACKEND;
 
-constinit const ReduceKernels NORMA_TABLE(reduce){.sum = sum,
-                                                  .mean = mean,
-                                                  .squared_differences = squared_differences,
-                                                  .product = product,
-                                                  .max = max,
-                                                  .argmax = argmax};
+constinit const ReduceKernels NORMA_TABLE(reduce){.fold = fold, .argmax = argmax};
 
 }  // namespace norma::kernels

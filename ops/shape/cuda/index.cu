@@ -67,17 +67,10 @@ void index_select(const IndexShape& shape, DType dtype, const void* x, const int
   if (elements == 0) {
     return;
   }
-  const auto run = [&](auto word) {
-    using Word = decltype(word);
-    launch(blocks_for(elements, kIndexThreads), threads_for(elements, kIndexThreads), 0, current_stream(),
-           select_rows<Word>, loop, static_cast<const Word*>(x), index, static_cast<Word*>(y));
-  };
-  switch (size_of(dtype)) {
-    case 1: return run(uint8_t{});
-    case 2: return run(uint16_t{});
-    case 4: return run(uint32_t{});
-    default: return run(uint64_t{});
-  }
+  dispatch_word("index_select", size_of(dtype), [&]<class Word>(Word) {
+    launch_over(elements, kIndexThreads, select_rows<Word>, loop, static_cast<const Word*>(x), index,
+                static_cast<Word*>(y));
+  });
 }
 
 void index_add(const IndexShape& shape, DType dtype, void* x, const int64_t* index, const void* y) {
@@ -92,10 +85,9 @@ void index_add(const IndexShape& shape, DType dtype, void* x, const int64_t* ind
     teams *= 2;
   }
   const int64_t threads_in_all = teams * loop.row.count;
-  dispatch_any_floating("index_select", dtype, [&](auto zero) {
-    using S = decltype(zero);
-    launch(blocks_for(threads_in_all, kIndexThreads), threads_for(threads_in_all, kIndexThreads), 0, current_stream(),
-           add_rows<S>, loop, teams, static_cast<S*>(x), index, static_cast<const S*>(y));
+  dispatch_any_floating("index_select", dtype, [&]<class S>(S) {
+    launch_over(threads_in_all, kIndexThreads, add_rows<S>, loop, teams, static_cast<S*>(x), index,
+                static_cast<const S*>(y));
   });
 }
 
