@@ -84,6 +84,7 @@ TEST_CASE("matmul: every implementation, size and order against plain loops") {
 }
 
 TEST_CASE("matmul: 16-bit operands of a wide product give float32, in every implementation and order") {
+  const DefaultDeviceGuard guard(kCpu);
   for (const std::string& name : matmul_implementations()) {
     const Forced forced(name);
     for (const Sizes& s : std::vector<Sizes>{{3, 5, 7}, {65, 64, 65}, {1030, 130, 129}, {100, 600, 290}}) {
@@ -115,6 +116,7 @@ TEST_CASE("matmul: 16-bit operands of a wide product give float32, in every impl
 }
 
 TEST_CASE("matmul: a wide product of several matrices, with b in columns and gaps in c") {
+  const DefaultDeviceGuard guard(kCpu);
   constexpr int64_t kBatch = 3, kM = 65, kN = 33, kK = 64, kRow = 48;
   const DType dtype = DType::bfloat16;
   const Tensor a = copy_of(random_tensor({kBatch, kM, kK}, 1, DType::float32), MemoryFormat::contiguous, dtype);
