@@ -91,6 +91,10 @@ def test_networks_of_the_catalogue_take_any_norm() -> None:
     vit = norma.models.create_model("vit_tiny", num_classes=5, image_size=16, patch_size=8, qk_norm="rms2d", global_pool="avg")
     assert vit(norma.randn([2, 3, 16, 16])).shape == (2, 5)
     assert "blocks.11.attn.q_norm.weight" in vit.state_dict() and "fc_norm.weight" in vit.state_dict()
+    bare = norma.models.create_model("vit_tiny", num_classes=5, image_size=16, patch_size=8, qkv_bias=False, pos_drop=0.5)
+    assert "blocks.0.attn.qkv.bias" not in bare.state_dict()
+    x = norma.randn([2, 3, 16, 16])
+    assert not np.array_equal(bare(x).numpy(), bare(x).numpy()), "dropout of positions changes nothing"
     with pytest.raises(norma.Error, match="did you mean|resnet"):
         norma.models.create_model("resnet17")
     with pytest.raises(norma.Error, match="layr2d"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import norma
-from norma import nn
+from norma import nn, optim
 
 
 @norma.register_norm("derf")
@@ -54,6 +54,26 @@ def test_check_norm_finds_a_wrong_one() -> None:
 
     report = norma.check_norm("detached", quick=True)
     assert not report.passed and any("gradient" in name for name, _ in report.failures)
+
+
+def test_a_norm_says_which_of_its_parameters_decay() -> None:
+    class Decays(nn.Module):
+        def __init__(self, channels: int) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(norma.ones([channels, 1, 1]))
+
+        def forward(self, x: norma.Tensor) -> norma.Tensor:
+            return x * self.weight
+
+        def decaying(self) -> list[str]:
+            return ["weight"]
+
+    norma.register_norm("decays")(Decays)
+    for norm, weight in [("decays", 0.95), ("layer2d", 1.0)]:
+        net = norma.models.create_model("resnet18", num_classes=2, norm=norm)
+        (net(norma.randn([2, 3, 32, 32])).sum() * 0).backward()
+        optim.SGD(net, lr=0.1, weight_decay=0.5).step()
+        assert abs(dict(net.named_parameters())["bn1.weight"].numpy() - weight).max() < 1e-6
 
 
 def test_mistakes_are_said_where_they_are_made() -> None:
