@@ -208,7 +208,9 @@ NpyHeader read_npy_header(std::string_view file, std::string_view text) {
   for (const char c : text) {
     if (c == ')' || c == '}') {  // where Python allows a comma
       as_json.resize(as_json.find_last_not_of(" \n") + 1);
-      as_json.resize(as_json.size() - (as_json.ends_with(',') ? 1 : 0));
+      if (as_json.ends_with(',')) {
+        as_json.pop_back();
+      }
     }
     as_json += c == '\'' ? '"' : c == '(' ? '[' : c == ')' ? ']' : c == 'T' ? 't' : c == 'F' ? 'f' : c;
   }

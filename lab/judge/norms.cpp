@@ -390,8 +390,8 @@ Tensor Inputs::parameter(std::string_view name) const {
 
 nn::NamedTensors Inputs::with_offset(double offset) const {
   nn::NamedTensors moved = parameters;
-  for (auto& [name, x] : moved) {
-    x = name == "weight" && offset != 0 ? add(to(x, DType::float64), offset) : x;
+  for (auto& [name, values] : moved) {
+    values = name == "weight" && offset != 0 ? add(to(values, DType::float64), offset) : values;
   }
   return moved;
 }

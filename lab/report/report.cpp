@@ -127,7 +127,7 @@ std::string norm_of_a_program(const std::string& norm, const train::Environment&
 }
 
 /// One command after the other, for a shell or for Python.
-std::string text_of(const std::vector<Words>& commands, const std::string& registered) {
+std::string lines_of(const std::vector<Words>& commands, const std::string& registered) {
   std::string text;
   for (const Words& words : commands) {
     if (registered.empty()) {
@@ -478,7 +478,7 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
     commands.insert(commands.begin(), train_words(source_recipe(comparison, cell.model), environment));
     put(commands.front(), "output", std::filesystem::path(recipe.initial_checkpoint).parent_path().string());
   }
-  return text_of(commands, norm_of_a_program(recipe.norm, environment));
+  return lines_of(commands, norm_of_a_program(recipe.norm, environment));
 }
 
 }  // namespace norma::lab

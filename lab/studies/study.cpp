@@ -39,7 +39,7 @@ std::string word_of(const TomlScalar& value) {
   return number != nullptr ? fmt::format("{}", *number) : "";
 }
 
-std::string text_of(const TomlLine& line) {
+std::string text_in(const TomlLine& line) {
   const auto* text = std::get_if<std::string>(&line.value);
   check(text != nullptr && !text->empty(), kOp, "{}: {}: expected a text", line.value_place, line.key);
   return *text;
@@ -180,7 +180,7 @@ struct Key {
 
 std::vector<Key> keys() {
   std::vector<Key> all = {
-      {"question", [](const TomlLine& line, Study& study, Claim&) { study.question = text_of(line); }},
+      {"question", [](const TomlLine& line, Study& study, Claim&) { study.question = text_in(line); }},
       {"models", [](const TomlLine& line, Study& study, Claim&) { study.models = words_of(line); }},
       {"norms", [](const TomlLine& line, Study& study, Claim&) { study.norms = words_of(line); }},
       {"batch-sizes",
@@ -189,17 +189,17 @@ std::vector<Key> keys() {
       {"precisions", [](const TomlLine& line, Study& study, Claim&) { study.precisions = words_of(line); }},
       {"classes", [](const TomlLine& line, Study& study, Claim&) { study.classes = numbers_of<int64_t>(line); }},
       {"seeds", [](const TomlLine& line, Study& study, Claim&) { study.seeds = numbers_of<uint64_t>(line); }},
-      {"lr-scaling", [](const TomlLine& line, Study& study, Claim&) { study.lr_scaling = text_of(line); }},
+      {"lr-scaling", [](const TomlLine& line, Study& study, Claim&) { study.lr_scaling = text_in(line); }},
       {"budget-test-images",
        [](const TomlLine& line, Study& study, Claim&) {
          const std::optional<int64_t> count = parse_number<int64_t>(word_of(line.value));
          check(count && *count >= 0, kOp, "{}: {}: expected a whole number, at least 0", line.value_place, line.key);
          study.budget_test_images = *count;
        }},
-      {"claim", [](const TomlLine& line, Study&, Claim& claim) { claim.sentence = text_of(line); }},
-      {"source", [](const TomlLine& line, Study&, Claim& claim) { claim.source = text_of(line); }},
-      {"setting", [](const TomlLine& line, Study&, Claim& claim) { claim.setting = text_of(line); }},
-      {"beside", [](const TomlLine& line, Study&, Claim& claim) { claim.beside = text_of(line); }},
+      {"claim", [](const TomlLine& line, Study&, Claim& claim) { claim.sentence = text_in(line); }},
+      {"source", [](const TomlLine& line, Study&, Claim& claim) { claim.source = text_in(line); }},
+      {"setting", [](const TomlLine& line, Study&, Claim& claim) { claim.setting = text_in(line); }},
+      {"beside", [](const TomlLine& line, Study&, Claim& claim) { claim.beside = text_in(line); }},
       {"expect", [](const TomlLine& line, Study&, Claim& claim) {
          for (const std::string& text : words_of(line)) {
            claim.expectations.push_back(ExpectationReader(text, line.value_place).read());
