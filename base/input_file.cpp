@@ -41,7 +41,7 @@ InputFile::InputFile(std::string_view op, const std::filesystem::path& file, uin
   // The check comes first, since opening alone acts on a pipe and on some devices.
   check_done(::stat(name_.c_str(), &status) != 0);
   check_regular(status);
-  // The file after the name may change in between. With NONBLOCK a pipe opens at once, and is then refused.
+  // The file of that name may change in between. With NONBLOCK a pipe opens at once, and is then refused.
   const int descriptor = ::open(name_.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   check_done(descriptor < 0);
   try {

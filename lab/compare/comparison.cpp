@@ -397,7 +397,7 @@ double seconds_after(const Comparison& comparison, size_t current, double second
   const auto mean = [](const std::vector<double>& taken) {
     return std::accumulate(taken.begin(), taken.end(), 0.0) / static_cast<double>(taken.size());
   };
-  // Of the finished cells that `counts` accepts; without any, of this cell if it counts.
+  // The mean is that of the finished cells that `counts` accepts; without any, of this cell if it counts.
   const auto mean_of = [&](const auto& counts) -> std::optional<double> {
     std::vector<double> taken;
     for (const Cell& cell : comparison.cells) {

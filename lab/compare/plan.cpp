@@ -99,14 +99,13 @@ void check_norms_differ(const ComparisonOptions& options) {
 /// those that do not would have equal runs.
 void check_shared(const ComparisonOptions& options) {
   for (const FamilyOption& one : family_options()) {
-    const auto takes = [&](const std::string& model) { return models::model_takes(model, one.key); };
     const bool is_axis = options.options.contains(one.option->name);
     // A recipe of --quick or of a study has the others where they fit; check_families() knows what was typed.
     const bool is_name = one.key == "global_pool" || one.key == "qk_norm" || one.key == "norm_placement";
     const bool asked = is_name && one.option->items(options.recipe) != one.option->items({});
-    check(is_axis ? std::ranges::all_of(options.models, takes) : !asked || std::ranges::any_of(options.models, takes),
-          "compare", "{}: expected a network that has this option, got {}", one.option->name,
-          fmt::join(options.models, ", "));
+    if (is_axis || asked) {
+      check_is_taken(one, options.models, /* all= */ is_axis);
+    }
   }
   if (!options.recipe.data_dir.empty()) {
     const auto in_files = [](const std::string& dataset) { return dataset != "shapes"; };

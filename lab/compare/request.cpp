@@ -12,14 +12,12 @@
 #include "lab/report/settings.h"
 #include "lab/studies/study.h"
 #include "lab/telemetry/dynamics_parts.h"
-#include "models/registry.h"
 #include "session/environment.h"
 #include "session/output.h"
 #include "train/precision.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>
@@ -328,10 +326,9 @@ std::vector<double> fit_into(double budget, double spent, bool firm, Comparison&
 /// Throws Error for an option of some families of networks where no run has one of these.
 void check_families(const ComparisonRequest& request, const ComparisonOptions& options) {
   for (const FamilyOption& one : family_options()) {
-    const auto takes = [&](const std::string& model) { return models::model_takes(model, one.key); };
-    const bool asked = request.has({one.option->name}) && one.option->items(options.recipe) != one.option->items({});
-    check(!asked || std::ranges::any_of(options.models, takes), "compare",
-          "{}: expected a network that has this option, got {}", one.option->name, fmt::join(options.models, ", "));
+    if (request.has({one.option->name}) && one.option->items(options.recipe) != one.option->items({})) {
+      check_is_taken(one, options.models);
+    }
   }
 }
 

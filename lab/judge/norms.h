@@ -193,7 +193,7 @@ class Truth {
   void visit_block(int64_t block, const Visit& visit) const;
 
   std::optional<NormReference> reference_;
-  // Of a formula, per element:
+  // A formula has these numbers, one for each element:
   std::vector<Wide> y_;
   std::vector<Wide> dx_;
   std::vector<Wide> output_unit_;  ///< per set; one for a formula

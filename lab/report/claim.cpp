@@ -80,7 +80,8 @@ std::map<uint64_t, double> differences_of(Expectation::Measure measure, const st
   return differences;
 }
 
-/// Of the differences at one value of the expectation's axis; with `than`, of those less the ones at the other value.
+/// How the differences scatter at one value of the expectation's axis; with `than`, those less the ones at the other
+/// value.
 Scatter scatter_by(Expectation::Measure measure, const std::vector<PairedRun>& at, const std::vector<PairedRun>* than) {
   if (measure == Expectation::Measure::accuracy) {
     return than == nullptr ? scatter_of(at) : scatter_between(*than, at);

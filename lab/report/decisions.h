@@ -25,7 +25,7 @@ struct PairedRuns {
   bool waiting = false;  ///< a run of one of the rows may still come
 };
 PairedRuns paired_runs(const Comparison& comparison, const Settings& row, const Settings& reference);
-/// Of a row and the norm that it is measured against.
+/// The pairs of a row and the norm that it is measured against.
 PairedRuns paired_runs(const Comparison& comparison, const Row& row);
 
 /// The right and wrong answers of each pair, image by image; empty unless all pairs have them, for the same number of

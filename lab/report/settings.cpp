@@ -8,6 +8,7 @@
 #include "session/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -35,6 +36,12 @@ const std::vector<FamilyOption>& family_options() {
                return FamilyOption{&option, name};
              });
   return options;
+}
+
+void check_is_taken(const FamilyOption& option, const std::vector<std::string>& models, bool all) {
+  const auto takes = [&](const std::string& model) { return models::model_takes(model, option.key); };
+  check(all ? std::ranges::all_of(models, takes) : std::ranges::any_of(models, takes), "compare",
+        "{}: expected a network that has this option, got {}", option.option->name, fmt::join(models, ", "));
 }
 
 train::Recipe recipe_of(const train::Recipe& common, const Settings& settings) {

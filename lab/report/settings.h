@@ -45,6 +45,9 @@ struct FamilyOption {
   std::string key;  ///< for models::model_takes()
 };
 const std::vector<FamilyOption>& family_options();
+/// Throws Error "compare: patch-size: expected a network that has this option, …" unless one of the networks has it, or
+/// each of them if `all`.
+void check_is_taken(const FamilyOption& option, const std::vector<std::string>& models, bool all = false);
 
 /// `common` with these settings. It leaves out options of the other family of networks, a cast policy if the precision
 /// has none, and the data's folder if the dataset is generated.
@@ -66,7 +69,7 @@ struct OptionAxis {
   const char* option;  ///< "opt"
   const char* flag;    ///< its name on the command line, beside the option's: "optimizers"
   bool changes_work;   ///< a step takes another time with another value
-  // Of an axis that comparisons alone have:
+  // An axis that comparisons alone have says these, too:
   std::vector<std::string> words = {};  ///< empty: an option of the recipe
   const char* heading = "";             ///< in --help
   const char* help = "";

@@ -200,7 +200,7 @@ class AttentionTiles {
     for_each_task(groups() * parts, score_bytes() + factor_bytes(), [&](int64_t number, std::byte* scratch) {
       const Task task = task_of(number / parts, number % parts);
       const Matrices scores = scores_in(scratch, task);
-      const Matrices p = scores_in(factor_bytes() == 0 ? scratch : scratch + score_bytes(), task);
+      const Matrices p = scores_in(place_of_factor(scratch, 0, /* of= */ 1), task);
       multiply(task, task.rows, task.keys, features_, of_queries(task, q_), of_keys(task, k_).transposed(), scores);
       kernels::attention_kernels.at(kOp, device_)->softmax(tile_of(task), scores.memory, p.memory);
       multiply(task, task.rows, values_, task.keys, p, of_keys(task, v_), of_queries(task, out), /* wide= */ false);
@@ -228,9 +228,8 @@ class AttentionTiles {
         const Task task = task_of(group, part);
         const Matrices scores = scores_in(scratch, task);
         const Matrices dscores = scores_in(scratch + score_bytes(), task);
-        std::byte* const factors = factor_bytes() == 0 ? scratch : scratch + 2 * score_bytes();
-        const Matrices p = scores_in(factors, task);
-        const Matrices dz = scores_in(factors + (factor_bytes() == 0 ? score_bytes() : factor_bytes()), task);
+        const Matrices p = scores_in(place_of_factor(scratch, 0, /* of= */ 2), task);
+        const Matrices dz = scores_in(place_of_factor(scratch, 1, /* of= */ 2), task);
         const Matrices dy_rows = of_queries(task, of_y);
         const Matrices q_rows = of_queries(task, q_);
         multiply(task, task.rows, task.keys, features_, q_rows, of_keys(task, k_).transposed(), scores);
@@ -264,6 +263,11 @@ class AttentionTiles {
   [[nodiscard]] int64_t score_bytes() const { return rows_ * batch_ * row_ * bytes(dtype_); }
   [[nodiscard]] int64_t factor_bytes() const {
     return factor_dtype_ == dtype_ ? 0 : rows_ * batch_ * row_ * bytes(factor_dtype_);
+  }
+
+  /// Where tile `number` of factors lies in scratch memory that begins with `of` tiles of scores.
+  [[nodiscard]] std::byte* place_of_factor(std::byte* scratch, int64_t number, int64_t of) const {
+    return scratch + (factor_bytes() == 0 ? number * score_bytes() : of * score_bytes() + number * factor_bytes());
   }
 
   /// The mask's numbers as (N, heads, L, S), with adjacent keys; undefined if there is none.
