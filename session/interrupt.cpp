@@ -23,7 +23,7 @@ std::array<struct sigaction, InterruptGuard::kSignals.size()> before_guards{};
 timespec first_signal{};  // read and written by the handler only
 
 // The lines of SIGINT, SIGTERM and SIGHUP by AfterSignal, made beforehand: a handler must not ask for memory.
-const std::array messages = [] {
+const std::array kMessages = [] {
   std::array<std::array<std::string, 3>, 3> all;
   for (size_t after = 0; after < all.size(); ++after) {
     constexpr std::array kEnds = {"with what is done saved", "with the figures of a part", "without a result"};
@@ -44,7 +44,7 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
     first_signal = now;
     // A failure is ignored: nothing can be done about it.
     if (is_printed != 0 && signal != SIGPIPE) {
-      const std::string& message = messages[static_cast<size_t>(after_signal)][signal == SIGINT    ? 0
+      const std::string& message = kMessages[static_cast<size_t>(after_signal)][signal == SIGINT    ? 0
                                                                                : signal == SIGTERM ? 1
                                                                                                    : 2];
       [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());

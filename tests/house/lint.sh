@@ -49,6 +49,7 @@ tidy() {
   mkdir -p "$build/lint"
   local commands=$build changed
   changed=$(python3 -B .ci/reach.py --tidy) || return 1
+  cmake "$build" >/dev/null || return 1  # the commands of today's CMakeLists.txt
   if grep -qs '^NORMA_UNITY:BOOL=ON' "$build/CMakeCache.txt"; then  # there a command compiles many files
     commands=$build/lint/single
     cmake --preset cpu-release -B "$commands" -DNORMA_UNITY=OFF -DNORMA_BUILD_LESSONS=ON >/dev/null || return 1
