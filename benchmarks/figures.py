@@ -18,6 +18,16 @@ HERE = pathlib.Path(__file__).resolve().parent
 BEGIN, END = "<!-- made by benchmarks/figures.py -->", "<!-- end of what benchmarks/figures.py makes -->"
 
 
+# What the overview leaves to the pages: cases that say the same as one beside them.
+LEFT_OUT = {("vit_tiny_patch16_224", 8), ("vit_small, 32 pixels, patch 4", 128), ("resnet50, 64 pixels, 1 process", 32),
+            ("resnet50, 224 pixels, 1 process", 8)}
+BATCHES_LEFT_OUT = (2, 4, 8)
+
+
+def is_left_out(part, row):
+    return (row["name"], row["batch_size"]) in LEFT_OUT or (part == "batches" and row["batch_size"] in BATCHES_LEFT_OUT)
+
+
 def name_of(part, result):
     return (result["name"], result["batch_size"], peers.TITLES[part])
 
@@ -33,6 +43,8 @@ def overview(results):
     for column, result in enumerate(results):
         for part in ("train", "bfloat16", "infer", "infer_bfloat16", "batches", "data_parallel"):
             for row in result.get(part, {}).get("rows", []):
+                if is_left_out(part, row):
+                    continue
                 _, _, middle, _ = peers.ratio(row)
                 rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}**"
         for row in result.get("memory", {}).get("rows", []):
