@@ -24,9 +24,9 @@ PAGE = HERE.parent / "docs" / "parallel.md"
 BEGIN, END = "<!-- made by benchmarks/scaling_model.py -->", "<!-- end of what benchmarks/scaling_model.py makes -->"
 BUCKET_BYTES = 25 * 2**20  # parallel/gradient_reducer.h
 BACKWARD_SHARE = 2 / 3
-GBITS = (10, 25, 100, 400)
+GBITS = (10, 100)
 FASTER = 20  # a rank that is assumed to be so many times as fast as the one measured
-RANKS = (2, 8, 32, 128, 512)
+RANKS = (8, 32, 128)
 NETWORK, PARAMETERS = "resnet50", 25_557_032  # tests/models/registry_test.cpp checks the number
 
 
