@@ -40,7 +40,9 @@ def made_by(part):
 
 
 def overview(results):
-    """A row for each network and case, a column for each processor."""
+    """A row for each network and case, a column for each processor that is not held to fewer instructions."""
+    links = [f"[{r['processor']['name']}](peers/{r['processor']['folder']}.md)" for r in results]
+    results = [r for r in results if "held to" not in r["processor"]["name"]]
     rows = {}
     for column, result in enumerate(results):
         for part, what in WHAT.items():
@@ -57,7 +59,6 @@ def overview(results):
              "|---|---|---|" + "---|" * len(results)]
     for (name, batch, what), cells in rows.items():
         lines.append(f"| {name} | {batch} | {what} | " + " | ".join(cells.get(c, "") for c in range(len(results))) + " |")
-    links = [f"[{r['processor']['name']}](peers/{r['processor']['folder']}.md)" for r in results]
     return lines + ["", "All figures of each processor, single norms too where they were measured: " + "; ".join(links) + "."]
 
 
