@@ -197,9 +197,7 @@ def write(name, folder, series, rates, versions, recipe):
     if len(series) > 1:
         difference = ours[-1][3] - series["PyTorch"][-1][3]
         lines += ["", f"Norma's accuracy less PyTorch's: {difference:+.2f} points, one seed each."]
-    lines += ["", f"![test accuracy after each epoch]({name}.svg)", "", "| epoch | " + " | ".join(series) + " |",
-              "|---|" + "---|" * len(series)]
-    lines += [f"| {i + 1} | " + " | ".join(f"{rows[i][3]:.2f} %" for rows in series.values()) + " |" for i in range(len(ours))]
+    lines += ["", f"![test accuracy after each epoch]({name}.svg)"]
     lines += ["", f"The numbers: [{name}.csv]({name}.csv); Norma's log: [{name}_log.csv]({name}_log.csv). SHA-256 of Norma's",
               "last checkpoint (the bits of another kind of processor, or of another commit, differ):", "",
               f"    {digest}", ""]
