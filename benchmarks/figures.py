@@ -65,8 +65,7 @@ def overview(results):
 def page(result):
     """Everything that was measured on one processor."""
     lines = [f"# Beside PyTorch on {result['processor']['name']}", "",
-             "`python3 benchmarks/peers.py` measured this and `python3 benchmarks/figures.py` wrote it. In inference Norma folds",
-             "batch norms. bfloat16 is that of autocast. In processes PyTorch has DDP over gloo. Compare figures of one row.", "",
+             "`python3 benchmarks/peers.py` measured this. [benchmarks.md](../benchmarks.md) says how to read it.", "",
              "| network | batch | | Norma img/s | PyTorch img/s | Norma / PyTorch | half of the rounds |",
              "|---|---|---|---|---|---|---|"]
     made = {}  # the parts, by when and how they were measured

@@ -167,10 +167,9 @@ def page(result):
     machine = result["processor"]
     setting = result["setting"]
     lines = [f"# How training grows on {machine['name']}", "",
-             "`python3 benchmarks/growth.py` wrote this. Each point is a training step in float32 and channels_last with AdamW; the",
-             "programs take turns step by step. A time is that of the fastest round, memory the most that a process held.",
-             "*Checkpoints* is `--grad-checkpointing`. A curve bends at the first point that is more than",
-             f"{100 * OFF:.0f} % off the straight line through the points before it, which the charts show as a broken line."]
+             "`python3 benchmarks/growth.py` measured this: steps of training in float32 and channels_last with AdamW, in turns.",
+             "A time is that of the fastest round, memory the most that a process held. *Checkpoints* is `--grad-checkpointing`. A",
+             f"curve bends at the first point that is more than {100 * OFF:.0f} % off the straight line through those before it."]
     if setting.get("processor_time"):
         lines += ["", "The machine had other work meanwhile, so times are processor seconds over the number of threads, in which waiting",
                   "threads count too little (`--processor-time`)."]
