@@ -237,10 +237,7 @@ def write(recipe, seeds, folders, series, rates, versions):
         difference = [a[-1][3] - b[-1][3] for a, b in zip(series["Norma"], series["PyTorch"])]
         lines += ["", f"Norma's accuracy less PyTorch's: {statistics.mean(difference):+.2f} points, "
                   f"{'one seed' if len(seeds) == 1 else f'{len(seeds)} seeds'} each."]
-    lines += ["", f"![test accuracy after each epoch]({name}.svg)", "", "| epoch | " + " | ".join(series) + " |",
-              "|---|" + "---|" * len(series)]
-    for i in range(len(series["Norma"][0])):
-        lines.append(f"| {i + 1} | " + " | ".join(f"{said([rows[i][3] for rows in runs])} %" for runs in series.values()) + " |")
+    lines += ["", f"![test accuracy after each epoch]({name}.svg)"]
     lines += ["", f"The numbers: [{name}.csv]({name}.csv); Norma's log: [{name}_log.csv]({name}_log.csv). SHA-256 of Norma's",
               "last checkpoint (the bits of another kind of processor, or of another commit, differ):", ""]
     lines += [f"    {hashlib.sha256((folder / 'last.safetensors').read_bytes()).hexdigest()}" for folder in folders]
