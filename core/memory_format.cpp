@@ -70,7 +70,7 @@ Strides contiguous_strides(const Sizes& sizes) {
 }
 
 Strides channels_last_strides(const Sizes& sizes) {
-  check(sizes.size() == 4, "channels_last", "expected rank 4, got rank {} (sizes {})", sizes.size(), to_string(sizes));
+  check(sizes.size() == 4, "channels_last", "expected rank 4, got rank {} (sizes {})", sizes.size(), sizes);
   Strides strides = Strides::filled(4, 1);
   int64_t step = 1;
   for (const int64_t axis : kChannelsLastOrder) {
