@@ -115,6 +115,28 @@ HWY_INLINE Doubles<registers> exp(const Doubles<registers>& x) {
   return detail::one_by_one(x, [](double v) HWY_ATTR { return std::exp(v); });
 }
 
+/// e^x for x <= 0 to 2^-17 of it, for results of 16 bits, in half the time; 0 below -87.
+template <int registers>
+HWY_INLINE Floats<registers> exp_for_16_bits(const Floats<registers>& x) {
+  constexpr float kLog2E = 1.44269502F;
+  constexpr float kRound = 0x1.8p23F;
+  const Floats<registers> power = at_least(-126.0F, x * kLog2E);
+  const Floats<registers> shifted = power + kRound;
+  const Floats<registers> r = power - (shifted - kRound);
+  // 2^r = 1 + r q(r)
+  const Floats<registers> q = detail::polynomial(r, 0.009582853F, 0.055906426F, 0.24024099F, 0.6931242F);
+  const Floats<registers> p = multiply_add(r, q, broadcast<float, registers>(1.0F));
+  using R = hn::Vec<Tag<float>>;
+  const Floats<registers> scaled = by_register(
+      [](R mantissa, R rounded) HWY_ATTR {  // the lowest bits of `rounded` are the exponent
+        const auto exponent = hn::ShiftLeft<23>(hn::BitCast(SignedWords{}, rounded));
+        return hn::BitCast(Tag<float>{}, hn::Add(hn::BitCast(SignedWords{}, mantissa), exponent));
+      },
+      p, shifted);
+  return select(x < broadcast<float, registers>(-87.0F), broadcast<float, registers>(0.0F),
+                select(x < broadcast<float, registers>(1.0F), scaled, x));
+}
+
 /// ln x to 1 unit.
 template <int registers>
 HWY_INLINE Floats<registers> log(const Floats<registers>& x) {

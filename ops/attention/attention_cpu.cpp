@@ -27,6 +27,16 @@ HWY_INLINE Lanes<T> masked(const T* scores, T scale, const T* mask, int64_t i, P
   return mask == nullptr ? scaled : scaled + load(mask + i, part);
 }
 
+/// e^(z - max), to what the 16 or more bits of P need.
+template <class P, class T>
+HWY_INLINE Lanes<T> weight(const Lanes<T>& z, T max) {
+  if constexpr (std::is_same_v<P, T>) {
+    return exp(z - max);
+  } else {
+    return exp_for_16_bits(z - max);
+  }
+}
+
 /// Calls f(row of scores, its number in the whole tile, its mask, its stats, the keys it sees) for each row.
 template <class T, class F>
 void for_each_score_row(const AttentionTile& tile, T* scores, F&& f) {
@@ -62,7 +72,7 @@ void attention_rows(const AttentionTile& tile, compute_t<P>* scores, P* p) {
     const T max = largest == -kInfinity ? T(0) : largest;
     DoubleSum<T> sum;
     for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
-      const Lanes<T> e = exp(masked(row, scale, mask, i, part) - max);
+      const Lanes<T> e = weight<P>(masked(row, scale, mask, i, part), max);
       store(row + i, e, part);
       sum.lanes += to_double(keep(e, part));
     });
@@ -88,7 +98,7 @@ void attention_backward_rows(const AttentionTile& tile, compute_t<P>* scores, co
     T* const drow = dscores + number * tile.row_stride;
     DoubleSum<T> sum;
     for_each_lanes<T>(seen, [&](int64_t i, auto part) HWY_ATTR {
-      const Lanes<T> e = exp(masked(row, scale, mask, i, part) - max) * factor;
+      const Lanes<T> e = weight<P>(masked(row, scale, mask, i, part), max) * factor;
       store(row + i, e, part);
       sum.lanes += to_double(keep(e * load(drow + i, part), part));
     });
