@@ -27,7 +27,7 @@ namespace norma {
 
 namespace {
 
-constexpr std::string_view kOp = "scaled_dot_product_attention";
+constexpr std::string_view kOp = named<"scaled_dot_product_attention", CastRule::lower>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Sizes of the products q kᵀ.

@@ -160,7 +160,7 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
 
 Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias,
               const Conv2dOptions& options) {
-  Op op("conv2d");
+  Op op(named<"conv2d", CastRule::lower>);
   const Tensor x = op.input("x", input);
   const Tensor weight = op.like(x, uncast_weight);
   const Tensor bias = op.like(x, uncast_bias);

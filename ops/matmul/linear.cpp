@@ -209,7 +209,7 @@ Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 }
 
 Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias) {
-  const Op op("linear");
+  const Op op(named<"linear", CastRule::lower>);
   const Tensor x = op.input("x", input);
   const Tensor weight = op.like(x, uncast_weight);
   const Tensor bias = op.like(x, uncast_bias);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "core/factory.h"
+#include "core/op.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -43,6 +44,10 @@ Statistics statistics_from_string(std::string_view name) {
   }
   fail("norm", "statistics: expected stable, welford, two_pass, compensated or sum_of_squares, got {}", name);
 }
+
+// norm.h says these names, as defaults of an argument.
+template struct OpName<"normalize">;
+template struct OpName<"norm_act">;
 
 // --- any norm -------------------------------------------------------------------------------------------------------
 
@@ -109,7 +114,7 @@ double machine_epsilon(DType dtype) {
 
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight, const Tensor& bias,
                   const LayerNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "layer_norm";
+  constexpr std::string_view op = named<"layer_norm">;
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x, {.reduce = axes, .affine = axes, .statistics = options.statistics, .eps = options.eps}, weight,
                   bias, then, nullptr, op);
@@ -117,7 +122,7 @@ Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& 
 
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const LayerNorm2dOptions& options,
                      const ActOptions& then) {
-  constexpr std::string_view op = "layer_norm_2d";
+  constexpr std::string_view op = named<"layer_norm_2d">;
   check_rank(op, "input", x, 4);
   return norm_act(x, {.reduce = {1}, .affine = {1}, .statistics = options.statistics, .eps = options.eps}, weight, bias,
                   then, nullptr, op);
@@ -125,7 +130,7 @@ Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight, const RmsNormOptions& options,
                 const ActOptions& then) {
-  constexpr std::string_view op = "rms_norm";
+  constexpr std::string_view op = named<"rms_norm">;
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x,
                   {.reduce = axes,
@@ -136,7 +141,7 @@ Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& we
 }
 
 Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "rms_norm_2d";
+  constexpr std::string_view op = named<"rms_norm_2d">;
   check_rank(op, "input", x, 4);
   check(options.num_groups >= 1, op, "num_groups: expected at least 1, got {}", options.num_groups);
   return norm_act(
@@ -146,7 +151,7 @@ Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions
 
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight,
                    const SimpleNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "simple_norm";
+  constexpr std::string_view op = named<"simple_norm">;
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x,
                   {.reduce = axes,
@@ -159,7 +164,7 @@ Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor&
 }
 
 Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "simple_norm_2d";
+  constexpr std::string_view op = named<"simple_norm_2d">;
   check_rank(op, "input", x, 4);
   return norm_act(x,
                   {.reduce = {1},
@@ -173,7 +178,7 @@ Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOpt
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   const GroupNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "group_norm";
+  constexpr std::string_view op = named<"group_norm">;
   check_input(op, x, 2, 5);
   check(num_groups >= 1, op, "num_groups: expected at least 1, got {}", num_groups);
   return norm_act(x,
@@ -187,7 +192,7 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const InstanceNormOptions& options,
                      const ActOptions& then) {
-  constexpr std::string_view op = "instance_norm";
+  constexpr std::string_view op = named<"instance_norm">;
   check_input(op, x, 3, 5);
   const int64_t maps = x.size(0) * x.size(1);
   check(maps == 0 || x.numel() / maps != 1, op, "input: expected more than 1 spatial element, got sizes {}",
@@ -198,7 +203,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 Tensor standardize_weight(const Tensor& weight, const Tensor& gain, const StandardizeWeightOptions& options) {
-  constexpr std::string_view op = "standardize_weight";
+  constexpr std::string_view op = named<"standardize_weight">;
   check_defined(op, "weight", weight);
   check_floating(op, "weight", weight);
   check(weight.rank() >= 2 && weight.rank() <= 5, op, "weight: expected rank 2 to 5, got rank {} (sizes {})",

@@ -216,7 +216,7 @@ void describe(Op& op, const Pool2dOptions& options) {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
-  Op op("max_pool2d");
+  Op op(named<"max_pool2d">);
   const Tensor x = op.input("x", input);
   const SharedGeometry geometry = sliding_geometry(op, x, options);
   check(options.divisor_override == 0, op, "divisor_override: expected 0, as a maximum divides nothing, got {}",
@@ -235,7 +235,7 @@ Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
 }
 
 Tensor avg_pool2d(const Tensor& input, const Pool2dOptions& options) {
-  Op op("avg_pool2d");
+  Op op(named<"avg_pool2d">);
   const Tensor x = op.input("x", input);
   check(options.dilation.h == 1 && options.dilation.w == 1, op,
         "dilation: expected 1, which is all that an average has, got {}", pair_text(options.dilation));
@@ -245,7 +245,7 @@ Tensor avg_pool2d(const Tensor& input, const Pool2dOptions& options) {
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
-  Op op("adaptive_avg_pool2d");
+  Op op(named<"adaptive_avg_pool2d">);
   const Tensor x = op.input("x", input);
   check_input(op, x);
   check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", pair_text(output));
