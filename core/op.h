@@ -144,9 +144,8 @@ class Op : NotCopied {
   /// For an op whose outputs have no gradient: they are noted, and not recorded.
   void note(TensorList inputs, TensorList outputs) const;
 
-  /// Throws what check_in_place() throws. An op in place calls it before it writes into x.
-  void check_in_place(const Tensor& x, TensorList others = {}) const { norma::check_in_place(name_, x, others); }
-  /// As record(), for an op that has written into x. Its inputs are x before the change, and `others`.
+  /// As record(), for an op that has called check_in_place() and written into x. Its inputs are x before the change,
+  /// and `others`.
   template <class F>
   void record_in_place(const Tensor& x, TensorList others, TensorList saved, F&& backward) const {
     x.bump_version();
@@ -198,5 +197,19 @@ void remake_by(const Tensor& output, F&& remake) {
     });
   }
 }
+
+/// x with a place of its own on the tape, after x, and the same storage. Its gradient comes from its own uses alone.
+Tensor identity(const Tensor& x);
+
+/// A differentiable function of tensors.
+using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
+
+/// The gradients of sum(f(inputs) · grad_outputs), for backward functions whose own derivative has no kernel. An input
+/// whose gradient `context` does not want gets an undefined one. f is composed of differentiable ops and is called with
+/// inputs on places of their own on the tape, so that each gradient is the partial one, also where one input depends on
+/// another or both are the same tensor. An undefined input means none, an undefined grad_output zero. The results are
+/// on the tape iff context.create_graph().
+Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
+                              const BackwardContext& context);
 
 }  // namespace norma

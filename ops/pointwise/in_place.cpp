@@ -22,7 +22,7 @@ Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) 
         to_string(x.dtype()), to_string(b.dtype()));
   check(broadcast_sizes(op, x.sizes(), b.sizes()) == x.sizes(), op, "b: expected sizes that broadcast to {}, got {}",
         to_string(x.sizes()), to_string(b.sizes()));
-  op.check_in_place(x, {b});
+  check_in_place(op, x, {b});
   // If b lay in the memory that changes, its elements would be read after they were written.
   return b.storage() == x.storage() ? clone(to(b, x.dtype())) : to(b, x.dtype());
 }
@@ -35,14 +35,14 @@ void check_unary(const Op& op, const Tensor& x, bool integers) {
   } else {
     dispatch_any_floating(op, x.dtype(), nothing);
   }
-  op.check_in_place(x);
+  check_in_place(op, x);
 }
 
 /// x = f(x, b) for a number b; not recorded.
 void with_number(const Op& op, Binary f, const Tensor& x, double b) {
   check_defined(op, "x", x);
   pointwise::check_binary_dtype(op, f, x.dtype());
-  op.check_in_place(x);
+  check_in_place(op, x);
   pointwise::binary_into(op, f, x, pointwise::number_operand(op, x, b), x);
 }
 

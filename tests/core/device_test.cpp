@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "core/allocator.h"
+#include "core/anomaly.h"
 #include "core/by_device.h"
 #include "core/device_functions.h"
 #include "core/kernels.h"

@@ -311,6 +311,21 @@ TEST_CASE("autocast: backward inside the guard is not converted") {
   CHECK(x.grad().dtype() == DType::float32);
 }
 
+TEST_CASE("autocast: hooks of a backward pass run without it, those of leaves too") {
+  const Tensor x = parameter({2, 4}, 1);
+  const Autocast autocast;
+  const Tensor y = relu(x);
+  int calls = 0;
+  for (const Tensor& tensor : {x, y}) {
+    tensor.register_hook([&](const Tensor& dy) {
+      calls += autocast_enabled() ? 100 : 1;
+      return dy;
+    });
+  }
+  sum(y).backward();
+  CHECK(calls == 2);
+}
+
 TEST_CASE("autocast: a residual is converted with the input of its norm") {
   const Tensor x = to(random_tensor({2, 4, 3, 3}, 1), DType::bfloat16);
   const Tensor residual = random_tensor({2, 4, 3, 3}, 2, DType::float32);

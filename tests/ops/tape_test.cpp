@@ -1,5 +1,6 @@
 #include "core/op.h"
 
+#include "core/anomaly.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "ops/pointwise/pointwise.h"
@@ -360,8 +361,8 @@ TEST_CASE("tape: the summary counts saved bytes once") {
   CHECK(tape.nodes().size() == 5);
   CHECK(tape.saved_bytes() == 800);  // `a` is saved twice and lives once
   const std::string summary = tape.summary();
-  CHECK(summary.find("square                       float64          2        800 B") != std::string::npos);
-  CHECK(summary.find("total                                         5        800 B") != std::string::npos);
+  CHECK(summary.find("square                       float64          2    800 bytes") != std::string::npos);
+  CHECK(summary.find("total                                         5    800 bytes") != std::string::npos);
   const std::string picture = tape.graphviz();
   CHECK(picture.find("digraph tape") == 0);
   CHECK(picture.find("label = \"square\\nsaves 800 B\"") != std::string::npos);
