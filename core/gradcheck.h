@@ -1,6 +1,6 @@
 #pragma once
 
-#include "core/op.h"
+#include "core/tape.h"
 #include "core/tensor.h"
 
 #include <string>

@@ -201,9 +201,6 @@ void remake_by(const Tensor& output, F&& remake) {
 /// x with a place of its own on the tape, after x, and the same storage. Its gradient comes from its own uses alone.
 Tensor identity(const Tensor& x);
 
-/// A differentiable function of tensors.
-using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
-
 /// The gradients of sum(f(inputs) · grad_outputs), for backward functions whose own derivative has no kernel. An input
 /// whose gradient `context` does not want gets an undefined one. f is composed of differentiable ops and is called with
 /// inputs on places of their own on the tape, so that each gradient is the partial one, also where one input depends on

@@ -189,6 +189,9 @@ void backward(const Tensor& root, const Tensor& gradient = {}, const BackwardOpt
 Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_outputs = {},
              const BackwardOptions& options = {});
 
+/// A differentiable function of tensors.
+using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
+
 // --- modes ----------------------------------------------------------------------------------------------------
 
 /// True iff ops are recorded on this thread, as they are at first. Guards and set_grad_enabled() change it; so does

@@ -6,6 +6,7 @@
 #include "core/by_device.h"
 #include "core/device_functions.h"
 #include "core/kernels.h"
+#include "core/op.h"
 #include "cuda_devices.h"
 #include "error_text.h"
 #include "support.h"
