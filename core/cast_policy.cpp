@@ -68,7 +68,9 @@ void CastPolicy::set(std::string_view pattern, CastRule rule) {
       changed_[op] = rule;
     }
   }
-  check(used, "cast policy", "{}", unknown_name("op", pattern, ops()));
+  if (!used) {
+    fail("cast policy", "{}", unknown_name("op", pattern, ops()));
+  }
 }
 
 std::optional<CastRule> CastPolicy::find(std::string_view op) const {
@@ -81,7 +83,9 @@ std::optional<CastRule> CastPolicy::find(std::string_view op) const {
 
 CastRule CastPolicy::rule(std::string_view op) const {
   const std::optional<CastRule> found = find(op);
-  check(found.has_value(), "cast policy", "{}", unknown_name("op", op, ops()));
+  if (!found) {
+    fail("cast policy", "{}", unknown_name("op", op, ops()));
+  }
   return *found;
 }
 

@@ -12,8 +12,8 @@ bool is_convertible(const Tensor& x) {
 }  // namespace
 
 void Op::find_rule(std::string_view rule_of) {
-  const CastPolicy& policy = *autocast_->policy;
-  rule_ = policy.find(name_).value_or(rule_of.empty() ? CastRule::keep : policy.rule(rule_of));
+  const std::optional<CastRule> own = autocast_->policy->find(name_);
+  rule_ = own ? *own : rule_of.empty() ? CastRule::keep : autocast_->policy->rule(rule_of);
 }
 
 DType Op::wanted_dtype() const {
