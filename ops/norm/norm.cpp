@@ -73,9 +73,7 @@ Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& sp
   constexpr std::string_view op = "normalize_backward";
   NormNode node{{}, "normalize", checked_spec(op, x, spec)};
   check_defined(op, "dy", dy);
-  check_sizes(op, "dy", dy, x.sizes());
-  check_dtype(op, "dy", dy, x.dtype());
-  check_device(op, "dy", dy, x.device());
+  check_like(op, "dy", dy, x.sizes(), x);
   check_affine(op, "weight", weight, x, node.spec.affine);
   check_affine(op, "bias", bias, x, node.spec.affine);
   node.affine = weight.defined() || bias.defined();
