@@ -10,6 +10,7 @@ that name this script: a column for each processor.
 import argparse
 import json
 import pathlib
+import statistics
 import sys
 
 import peers
@@ -18,8 +19,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 BEGIN, END = "<!-- made by benchmarks/figures.py -->", "<!-- end of what benchmarks/figures.py makes -->"
 
 
-def name_of(part, result):
-    return (result["name"], result["batch_size"], peers.TITLES[part])
+# What the overview leaves to the pages: cases that say the same as one beside them.
+LEFT_OUT = {("vit_tiny_patch16_224", 8), ("vit_small, 32 pixels, patch 4", 128), ("resnet50, 64 pixels, 1 process", 32),
+            ("resnet50, 224 pixels, 1 process", 8)}
+BATCHES_LEFT_OUT = (2, 4, 8)
+
+
+# Norma folds batch norms in inference; bfloat16 is that of autocast; in processes PyTorch has DDP over gloo.
+WHAT = {"train": "training, float32", "bfloat16": "training, bfloat16", "infer": "inference, float32",
+        "infer_bfloat16": "inference, bfloat16", "batches": "training, float32", "data_parallel": "training, float32"}
+
+
+def is_left_out(part, row):
+    return (row["name"], row["batch_size"]) in LEFT_OUT or (part == "batches" and row["batch_size"] in BATCHES_LEFT_OUT)
 
 
 def made_by(part):
@@ -28,42 +40,51 @@ def made_by(part):
 
 
 def overview(results):
-    """A row for each network and case, a column for each processor."""
+    """A row for each network and case, a column for each processor that is not held to fewer instructions."""
+    links = [f"[{r['processor']['name']}](peers/{r['processor']['folder']}.md)" for r in results]
+    results = [r for r in results if "held to" not in r["processor"]["name"]]
     rows = {}
     for column, result in enumerate(results):
-        for part in ("train", "bfloat16", "infer", "infer_bfloat16", "batches", "data_parallel"):
+        for part, what in WHAT.items():
             for row in result.get(part, {}).get("rows", []):
+                if is_left_out(part, row):
+                    continue
                 _, _, middle, _ = peers.ratio(row)
-                rows.setdefault(name_of(part, row), {})[column] = f"**{middle:.2f}**"
+                rows.setdefault((row["name"], row["batch_size"], what), {})[column] = f"**{middle:.2f}**"
         for row in result.get("memory", {}).get("rows", []):
             ours, theirs = peers.memory(row)
-            key = (row["name"], row["batch_size"], "peak memory of training (less is better)")
+            key = (row["name"], row["batch_size"], "peak memory (less is better)")
             rows.setdefault(key, {})[column] = f"**{ours / theirs:.2f}**"
     lines = ["| network | batch | | " + " | ".join(r["processor"]["name"] for r in results) + " |",
              "|---|---|---|" + "---|" * len(results)]
     for (name, batch, what), cells in rows.items():
         lines.append(f"| {name} | {batch} | {what} | " + " | ".join(cells.get(c, "") for c in range(len(results))) + " |")
-    links = [f"[{r['processor']['name']}](peers/{r['processor']['folder']}.md)" for r in results]
     return lines + ["", "All figures of each processor, single norms too where they were measured: " + "; ".join(links) + "."]
 
 
 def page(result):
     """Everything that was measured on one processor."""
     lines = [f"# Beside PyTorch on {result['processor']['name']}", "",
-             "`python3 benchmarks/peers.py` measured this and `python3 benchmarks/figures.py` wrote it. Compare figures of one",
-             "table: the tables were made at different times."]
+             "`python3 benchmarks/peers.py` measured this. [benchmarks.md](../benchmarks.md) says how to read it.", "",
+             "| network | batch | | Norma img/s | PyTorch img/s | Norma / PyTorch | half of the rounds |",
+             "|---|---|---|---|---|---|---|"]
+    made = {}  # the parts, by when and how they were measured
+    for part, what in WHAT.items():
+        for row in result.get(part, {}).get("rows", []):
+            if part == "batches" and row["batch_size"] == 8 and "train" in result:
+                continue  # the same case again
+            best, low, middle, high = peers.ratio(row)
+            rate = {name: row["batch_size"] / statistics.median(seconds) for name, seconds in row["seconds"].items()}
+            lines.append(f"| {row['name']} | {row['batch_size']} | {what} | {rate['norma']:.2f} | {rate[best]:.2f} | "
+                         f"{middle:.2f} | {low:.2f} to {high:.2f} |")
+    if "memory" in result:
+        lines += peers.memory_table([(row["name"], row) for row in result["memory"]["rows"]])
+    if "norms" in result:
+        lines += peers.norms_table(result["norms"]["rows"])
     for part, title in peers.TITLES.items():
-        if part not in result:
-            continue
-        rows = result[part]["rows"]
-        if part == "memory":
-            lines += peers.memory_table([(row["name"], row) for row in rows])
-        elif part == "norms":
-            lines += peers.norms_table(rows)
-        else:
-            lines += peers.network_table(title, [(row["name"], row) for row in rows])
-        lines += ["", made_by(result[part]) + "."]
-    return "\n".join(lines) + "\n"
+        if part in result:
+            made.setdefault(made_by(result[part]), []).append(title.split(";")[0])
+    return "\n".join(lines + [""] + [f"- {how}: {'; '.join(titles)}." for how, titles in made.items()]) + "\n"
 
 
 def pages(root):

@@ -111,11 +111,10 @@ def sentences(axis, rows):
         few, many = rows[0], rows[-1]
         return [f"{p}: {many['name']} are {min(few['seconds'][p]) / min(many['seconds'][p]):.2f} "
                 f"times as fast as {few['name']}." for p in programs]
-    made = []
+    made = []  # of Norma alone: the charts show the others' lines
     for what, unit, words in (("seconds", "ms", "the time of a step"), ("peak_rss", "MB", "the peak of memory")):
-        for program in programs:
-            points, names = points_of(rows, program, what)
-            made.append(sentence(program, words, unit, points, names, one))
+        points, names = points_of(rows, NORMA, what)
+        made.append(sentence(NORMA, words, unit, points, names, one))
     return made
 
 
@@ -168,14 +167,12 @@ def page(result):
     machine = result["processor"]
     setting = result["setting"]
     lines = [f"# How training grows on {machine['name']}", "",
-             "`python3 benchmarks/growth.py` measured this and wrote it. Each point is a training step in float32 and channels_last",
-             "with AdamW; the programs take turns step by step. A time is that of the fastest round. Memory is the most that a",
-             "process held, as the operating system counts. *Checkpoints* is `--grad-checkpointing`. A curve bends at the first",
-             f"point that is more than {100 * OFF:.0f} % off the straight line through the points before it; broken lines in the charts are",
-             "these lines."]
+             "`python3 benchmarks/growth.py` measured this: steps of training in float32 and channels_last with AdamW, in turns.",
+             "A time is that of the fastest round, memory the most that a process held. *Checkpoints* is `--grad-checkpointing`. A",
+             f"curve bends at the first point that is more than {100 * OFF:.0f} % off the straight line through those before it."]
     if setting.get("processor_time"):
-        lines += ["", "The machine had other work meanwhile, so times are processor seconds of all threads over the number of threads",
-                  "(`--processor-time`), in place of the clock's. Threads that wait for each other count as less than they take."]
+        lines += ["", "The machine had other work meanwhile, so times are processor seconds over the number of threads, in which waiting",
+                  "threads count too little (`--processor-time`)."]
     for axis, rows in result["axes"].items():
         fixed = {"batch": f"{setting['model']}, {setting['pixels']} pixels",
                  "size": f"{setting['model']}, batch {setting['images']}",

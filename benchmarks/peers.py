@@ -225,22 +225,18 @@ def norms(programs):
 
 
 def norms_table(rows):
-    lines = ["\n### Single norms, float32\n",
-             "| norm | format | direction | share of the copy rate: median | lowest | PyTorch / Norma: median | lowest | at |",
-             "|---|---|---|---|---|---|---|---|"]
+    lines = ["\n### Single norms, float32: forward / backward, medians\n",
+             "| norm | format | share of the copy rate, % | PyTorch / Norma |", "|---|---|---|---|"]
     for norm in NORMS.split(","):
         for memory_format in ("contiguous", "channels_last"):
-            for direction in ("forward", "backward"):
-                chosen = [row for row in rows if (row["norm"], row["format"], row["direction"]) ==
-                          (norm, memory_format, direction)]
-                if not chosen:
-                    continue
-                shares = [100 * row["share"] for row in chosen]
-                least = min(chosen, key=lambda row: row["pytorch_ms"] / row["norma_ms"])
-                ratios = [row["pytorch_ms"] / row["norma_ms"] for row in chosen]
-                lines.append(f"| {norm} | {memory_format} | {direction} | {statistics.median(shares):.0f} % | "
-                             f"{min(shares):.0f} % | {statistics.median(ratios):.2f} | {min(ratios):.2f} | "
-                             f"{least['sizes']} |")
+            chosen = [row for row in rows if (row["norm"], row["format"]) == (norm, memory_format)]
+            both = [[row for row in chosen if row["direction"] == direction] for direction in ("forward", "backward")]
+            if not all(both):
+                continue
+            shares = [statistics.median(100 * row["share"] for row in part) for part in both]
+            ratios = [statistics.median(row["pytorch_ms"] / row["norma_ms"] for row in part) for part in both]
+            lines.append(f"| {norm} | {memory_format} | " + " / ".join(f"{share:.0f}" for share in shares) + " | " +
+                         " / ".join(f"{ratio:.2f}" for ratio in ratios) + " |")
     return lines
 
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The table of docs/parallel.md, *On many machines*: what data parallel training would reach, on paper.
+"""Prints what data parallel training of ResNet-50 would reach on many machines, on paper: the efficiency in percent by
+the number of ranks, with messages hidden behind the backward pass as far as possible / with all of them after it.
 
-    python3 benchmarks/scaling_model.py            # writes the part between the lines that name this script
-    python3 benchmarks/scaling_model.py --check    # fails where the page is not what the model gives
+    python3 benchmarks/scaling_model.py
 
 A rank makes a step of its own images in the time that benchmarks/peers.py has measured (--processor). Then, for n ranks,
 links of B bytes a second each way and L seconds for each message, a bucket of S bytes takes
@@ -17,11 +17,8 @@ import argparse
 import json
 import pathlib
 import statistics
-import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "parallel.md"
-BEGIN, END = "<!-- made by benchmarks/scaling_model.py -->", "<!-- end of what benchmarks/scaling_model.py makes -->"
 BUCKET_BYTES = 25 * 2**20  # parallel/gradient_reducer.h
 BACKWARD_SHARE = 2 / 3
 GBITS = (10, 25, 100, 400)
@@ -80,22 +77,12 @@ def table(result, latency):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--processor", default="intel-xeon-6-207-avx-512", help="a folder of benchmarks/results")
     parser.add_argument("--latency", type=float, default=20, help="microseconds for each message")
-    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     result = json.loads((HERE / "results" / options.processor / "peers.json").read_text())
-    before, begin, rest = PAGE.read_text().partition(BEGIN + "\n")
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        sys.exit(f"scaling_model: {PAGE.name} lacks the lines that name this script")
-    text = before + begin + "\n".join(table(result, options.latency * 1e-6)) + "\n" + end + after
-    if options.check:
-        if text != PAGE.read_text():
-            sys.exit(f"scaling_model: {PAGE.name} is not what the model gives: run benchmarks/scaling_model.py")
-        return
-    PAGE.write_text(text)
+    print("\n".join(table(result, options.latency * 1e-6)))
 
 
 if __name__ == "__main__":

@@ -12,10 +12,16 @@ How many loads a warp has in flight cannot be counted: ptxas decides in which or
 how many it must have, by Little's law: rate times latency is the number of bytes that have to be under way in a
 multiprocessor, and its warps are at most those whose registers it holds (tests/house/cuda_resources.txt).
 
+The table has a row for each path through the kernels, and in each field forward / backward: the launches; instructions
+of warps for each kilobyte that the pass must move at least; the bytes of all sectors that the kernels ask for, as a
+share of what the pass must move (weights that the first cache holds count each time); the loads that each resident warp
+must have under way for the H200's rate, the most of any kernel that reads x; and what the pass must move by its least
+time, for each GPU.
+
     ./run build --preset cuda-release --rooms virtual_gpu
-    python3 benchmarks/virtual_gpu.py            # counts, and writes benchmarks/results/virtual_gpu.json and docs/cuda.md
-    python3 benchmarks/virtual_gpu.py --table    # writes the table of docs/cuda.md anew, from the counts that are there
-    python3 benchmarks/virtual_gpu.py --table --norm batch   # prints the stored counts of all shapes of a norm
+    python3 benchmarks/virtual_gpu.py            # counts, writes benchmarks/results/virtual_gpu.json and prints the table
+    python3 benchmarks/virtual_gpu.py --table    # prints the table from the counts that are there
+    python3 benchmarks/virtual_gpu.py --table --norm batch   # the same with all shapes of a norm
     python3 benchmarks/virtual_gpu.py --check    # counts, and fails where a case has become worse by over 2 percent
     python3 benchmarks/virtual_gpu.py --check --paths   # only one case for each path through the kernels, as CI does
 """
@@ -31,7 +37,6 @@ import records
 from launches import name_of
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-BEGIN, END = "<!-- made by benchmarks/virtual_gpu.py -->", "<!-- end of what benchmarks/virtual_gpu.py makes -->"
 RESNET = [(8, 64, 112), (8, 256, 56), (16, 512, 28), (32, 1024, 14), (64, 2048, 7)]
 CONVNEXT = [(16, 96, 56), (32, 192, 28), (64, 384, 14), (128, 768, 7)]
 NORMS = {"layer2d": CONVNEXT, "batch": RESNET, "group:32": RESNET[1:]}
@@ -178,14 +183,6 @@ def table(rows, gpus):
     return lines
 
 
-def page(text, rows, gpus):
-    """The page with a row for each path through the kernels; --norm prints the others."""
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"virtual_gpu: docs/cuda.md: expected one line '{BEGIN}' and one '{END}' behind it")
-    shown = [row for row in rows if key(row) in PATHS.values()]
-    return text.split(BEGIN)[0] + "\n".join([BEGIN, "", *table(shown, gpus), "", END]) + text.split(END)[1]
-
-
 def worse(before, after):
     """The counts of a case that have grown by over 2 percent."""
     found = []
@@ -240,12 +237,9 @@ def main():
         rows = [row for row in json.loads(stored.read_text()) if options.norm in (None, row["norm"])]
     else:
         rows = [counted(options.build, case) for case in cases() if options.norm in (None, case["norm"])]
-    if options.norm:
-        print("\n".join(table(rows, gpus)))
-        return
-    text = page((ROOT / "docs/cuda.md").read_text(), rows, gpus)
-    records.write(stored, rows)
-    (ROOT / "docs/cuda.md").write_text(text)
+    if not options.norm and not options.table:
+        records.write(stored, rows)
+    print("\n".join(table([row for row in rows if options.norm or key(row) in PATHS.values()], gpus)))
 
 
 if __name__ == "__main__":

@@ -232,8 +232,8 @@ class BackwardWalk {
     for (size_t i = 0; i < outputs.size(); ++i) {  // a module that follows a count of its own may give others
       check(outputs[i].sizes() == node->output_sizes[i] && outputs[i].dtype() == node->output_dtypes[i], node->name,
             "backward: expected an output of the second pass of {} {}, as the first gave, got {} {}",
-            to_string(node->output_dtypes[i]), to_string(node->output_sizes[i]), to_string(outputs[i].dtype()),
-            to_string(outputs[i].sizes()));
+            to_string(node->output_dtypes[i]), node->output_sizes[i], to_string(outputs[i].dtype()),
+            outputs[i].sizes());
     }
     const Tape part(outputs, first);
     check_stays_inside(*node, part, first);
@@ -294,8 +294,7 @@ class BackwardWalk {
         const Edge& edge = node->inputs[i];
         const Sizes& expected = edge.leaf != nullptr ? edge.leaf->sizes : edge.node->output_sizes[edge.output_index];
         check(results[i].sizes() == expected, node->name,
-              "backward: expected a gradient of sizes {} for input {}, got {}", to_string(expected), i,
-              to_string(results[i].sizes()));
+              "backward: expected a gradient of sizes {} for input {}, got {}", expected, i, results[i].sizes());
         deliver(edge, std::move(results[i]));
       }
     }
@@ -353,8 +352,7 @@ Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gra
         describe(root));
   if (!gradient.defined()) {
     check(root.numel() == 1, op,
-          "gradient: expected one, since only a root with one element has 1 as default (sizes {})",
-          to_string(root.sizes()));
+          "gradient: expected one, since only a root with one element has 1 as default (sizes {})", root.sizes());
     return ones_like(root);
   }
   check_like(op, "gradient", gradient, root.sizes(), root);

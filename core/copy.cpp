@@ -13,8 +13,7 @@ void copy_into(const Tensor& src, const Tensor& dst) {
   check_defined("copy_into", "src", src);
   check_defined("copy_into", "dst", dst);
   if (broadcast_sizes("copy_into", src.sizes(), dst.sizes()) != dst.sizes()) {
-    fail("copy_into", "src: expected sizes that broadcast to {}, got {}", to_string(dst.sizes()),
-         to_string(src.sizes()));
+    fail("copy_into", "src: expected sizes that broadcast to {}, got {}", dst.sizes(), src.sizes());
   }
   if (src.device() != dst.device()) {
     return copy_into(to_device(src, dst.device()), dst);

@@ -48,7 +48,7 @@ namespace {
 void check_sizes_of_new(const Sizes& sizes) {
   for (const int64_t size : sizes) {
     if (size < 0) {
-      fail("empty", "sizes: expected numbers of at least 0, got {}", to_string(sizes));
+      fail("empty", "sizes: expected numbers of at least 0, got {}", sizes);
     }
   }
   checked_numel("empty", sizes);
@@ -58,8 +58,8 @@ Tensor allocated(const Sizes& sizes, const Strides& strides, const TensorOptions
   check_available("empty", options.device);
   int64_t bytes = 0;
   if (__builtin_mul_overflow(reach(sizes, strides), static_cast<int64_t>(size_of(options.dtype)), &bytes)) {
-    fail("empty", "sizes: expected at most {} bytes, got {} of {}", std::numeric_limits<int64_t>::max(),
-         to_string(sizes), to_string(options.dtype));
+    fail("empty", "sizes: expected at most {} bytes, got {} of {}", std::numeric_limits<int64_t>::max(), sizes,
+         to_string(options.dtype));
   }
   return {std::make_shared<Storage>(static_cast<size_t>(bytes), options.device), sizes, strides, 0, options.dtype};
 }
@@ -119,7 +119,7 @@ Tensor arange(int64_t count, DType dtype, Device device) {
 template <class T>
 Tensor from_vector(const std::vector<T>& values, const Sizes& sizes, const TensorOptions& options) {
   check(static_cast<int64_t>(values.size()) == sizes.numel(), "from_vector", "values: expected {} for sizes {}, got {}",
-        sizes.numel(), to_string(sizes), values.size());
+        sizes.numel(), sizes, values.size());
   Tensor source = empty(sizes, {.dtype = dtype_of<T>(), .device = kCpu});
   std::copy(values.begin(), values.end(), source.data<T>());
   if (options.dtype == dtype_of<T>() && options.format == MemoryFormat::contiguous) {

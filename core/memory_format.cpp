@@ -103,7 +103,7 @@ Strides contiguous_strides(const Sizes& sizes) {
 }
 
 Strides channels_last_strides(const Sizes& sizes) {
-  check(sizes.size() == 4, "channels_last", "expected rank 4, got rank {} (sizes {})", sizes.size(), to_string(sizes));
+  check(sizes.size() == 4, "channels_last", "expected rank 4, got rank {} (sizes {})", sizes.size(), sizes);
   return dense_strides("channels_last", sizes, kChannelsLastOrder);
 }
 

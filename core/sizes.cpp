@@ -120,7 +120,7 @@ Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank) {
   for (const int64_t axis : axes) {
     // As in PyTorch, a number counts as one along an axis that it does not have.
     const int64_t normalized = normalize_axis(op, axis, std::max(rank, int64_t{1}));
-    check(!result.contains(normalized), op, "axes: expected each axis once, got {}", to_string(axes));
+    check(!result.contains(normalized), op, "axes: expected each axis once, got {}", axes);
     result.push_back(normalized);
   }
   result.sort();
@@ -133,8 +133,7 @@ Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b) {
   for (int64_t i = 1; i <= rank; ++i) {  // from the last axis
     const int64_t size_a = i <= a.size() ? a[a.size() - i] : 1;
     const int64_t size_b = i <= b.size() ? b[b.size() - i] : 1;
-    check(size_a == size_b || size_a == 1 || size_b == 1, op, "expected sizes that broadcast, got {} and {}",
-          to_string(a), to_string(b));
+    check(size_a == size_b || size_a == 1 || size_b == 1, op, "expected sizes that broadcast, got {} and {}", a, b);
     result[rank - i] = size_a == 1 ? size_b : size_a;
   }
   checked_numel(op, result);

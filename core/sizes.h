@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -101,3 +103,11 @@ Sizes broadcast_sizes(std::string_view op, const Sizes& a, const Sizes& b);
 Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Sizes& target);
 
 }  // namespace norma
+
+/// As to_string(). An error's text has Sizes themselves, so that nothing is written in a call without an error.
+template <>
+struct fmt::formatter<norma::Sizes> : fmt::formatter<std::string> {
+  auto format(const norma::Sizes& sizes, fmt::format_context& context) const {
+    return fmt::formatter<std::string>::format(norma::to_string(sizes), context);
+  }
+};

@@ -140,8 +140,8 @@ void check_in_place(std::string_view op, const Tensor& x, TensorList other_input
   check_defined(op, "x", x);
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     check(x.strides()[axis] != 0 || x.sizes()[axis] <= 1, op,
-          "x: expected a place in memory for each element, got an expanded tensor (sizes {}, strides {})",
-          to_string(x.sizes()), to_string(x.strides()));
+          "x: expected a place in memory for each element, got an expanded tensor (sizes {}, strides {})", x.sizes(),
+          x.strides());
   }
   Tensors inputs{x};
   inputs.insert(inputs.end(), other_inputs.begin(), other_inputs.end());

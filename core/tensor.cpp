@@ -18,15 +18,14 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strid
     : impl_(std::make_shared<TensorImpl>()) {
   // Builds the texts only on failure, since they are slow to make.
   if (sizes.size() != strides.size()) {
-    fail("tensor", "expected as many strides as sizes, got strides {} for sizes {}", to_string(strides),
-         to_string(sizes));
+    fail("tensor", "expected as many strides as sizes, got strides {} for sizes {}", strides, sizes);
   }
   for (int64_t axis = 0; axis < sizes.size(); ++axis) {
     if (sizes[axis] < 0) {
-      fail("tensor", "expected sizes of at least 0, got {}", to_string(sizes));
+      fail("tensor", "expected sizes of at least 0, got {}", sizes);
     }
     if (strides[axis] < 0) {
-      fail("tensor", "expected strides of at least 0, got {}", to_string(strides));
+      fail("tensor", "expected strides of at least 0, got {}", strides);
     }
     // Checked for empty tensors, too: loops and views may step over a whole axis.
     checked_mul("tensor", "strides", sizes[axis], strides[axis]);
@@ -35,7 +34,7 @@ Tensor::Tensor(std::shared_ptr<Storage> storage, const Sizes& sizes, const Strid
   const auto capacity = static_cast<int64_t>(storage->bytes() / size_of(dtype));
   if (offset < 0 || offset > capacity || reach(sizes, strides) > capacity - offset) {
     fail("tensor", "expected a view inside a storage of {} elements, got offset {}, sizes {}, strides {}", capacity,
-         offset, to_string(sizes), to_string(strides));
+         offset, sizes, strides);
   }
   impl_->storage = std::move(storage);
   impl_->sizes = sizes;
@@ -232,14 +231,14 @@ void check_defined(std::string_view op, std::string_view argument, const Tensor&
 void check_rank(std::string_view op, std::string_view argument, const Tensor& x, int64_t rank) {
   check_defined(op, argument, x);
   if (x.rank() != rank) {
-    fail(op, "{}: expected rank {}, got rank {} (sizes {})", argument, rank, x.rank(), to_string(x.sizes()));
+    fail(op, "{}: expected rank {}, got rank {} (sizes {})", argument, rank, x.rank(), x.sizes());
   }
 }
 
 void check_sizes(std::string_view op, std::string_view argument, const Tensor& x, const Sizes& expected) {
   check_defined(op, argument, x);
   if (!(x.sizes() == expected)) {
-    fail(op, "{}: expected sizes {}, got {}", argument, to_string(expected), to_string(x.sizes()));
+    fail(op, "{}: expected sizes {}, got {}", argument, expected, x.sizes());
   }
 }
 

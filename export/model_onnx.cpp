@@ -24,7 +24,7 @@ using exporter::Op;
 
 constexpr std::string_view kOp = "export_onnx";
 constexpr int64_t kFirstOpset = 18;
-constexpr int64_t kLastOpset = 21;
+constexpr int64_t kLastOpset = 23;
 
 /// A forward pass and what it did.
 struct Pass {
@@ -206,7 +206,11 @@ OnnxModel export_onnx(nn::Module& module, const Tensor& example, const OnnxOptio
   ::onnx::ModelProto model;
   constexpr int64_t kFirstWithIr9 = 19;  // each opset needs a version of the format itself
   constexpr int64_t kFirstWithIr10 = 21;
-  model.set_ir_version(options.opset >= kFirstWithIr10 ? 10 : options.opset >= kFirstWithIr9 ? 9 : 8);
+  constexpr int64_t kFirstWithIr11 = 23;
+  model.set_ir_version(options.opset >= kFirstWithIr11   ? 11
+                       : options.opset >= kFirstWithIr10 ? 10
+                       : options.opset >= kFirstWithIr9  ? 9
+                                                         : 8);
   model.set_producer_name("norma");
   model.set_producer_version(std::string(version()));
   ::onnx::OperatorSetIdProto& opset = *model.add_opset_import();

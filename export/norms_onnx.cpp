@@ -30,6 +30,7 @@ struct Norm {
   [[nodiscard]] std::string x() const { return graph.value(op.x()); }
   [[nodiscard]] bool has_affine() const { return weight.defined() || bias.defined(); }
   [[nodiscard]] bool is_centred() const { return centring == Centring::mean && correction == 0; }
+  [[nodiscard]] bool is_rms() const { return centring == Centring::none && correction == 0; }
   /// The axes from `first` to the last.
   [[nodiscard]] std::vector<int64_t> axes_from(int64_t first) const {
     std::vector<int64_t> axes(static_cast<size_t>(rank() - first));
@@ -71,7 +72,7 @@ std::string batch_normalization(const Norm& norm) {
       {{"epsilon", norm.eps}});
 }
 
-/// Over the last axes, along which weight and bias vary, too.
+/// Over the last axes, along which weight and bias vary, too. RMSNormalization takes no bias.
 std::string layer_normalization(const Norm& norm, const std::string& x, int64_t axis, const Sizes& sizes) {
   const Norm& n = norm;
   const auto parameter = [&](const Tensor& given, double otherwise) {
@@ -79,12 +80,18 @@ std::string layer_normalization(const Norm& norm, const std::string& x, int64_t 
                ? n.graph.value(given)
                : n.graph.add("Expand", {n.graph.number(otherwise, n.dtype()), n.graph.integers(attribute(sizes))});
   };
+  if (n.is_rms()) {
+    const std::string y =
+        n.graph.add("RMSNormalization", {x, parameter(n.weight, 1)},
+                    {{"axis", axis}, {"epsilon", n.eps}, {"stash_type", int64_t{onnx_dtype(n.dtype())}}});
+    return n.bias.defined() ? n.graph.add("Add", {y, n.graph.value(n.bias)}) : y;
+  }
   return n.graph.add("LayerNormalization",
                      {x, parameter(n.weight, 1), n.bias.defined() ? n.graph.value(n.bias) : std::string()},
                      {{"axis", axis}, {"epsilon", n.eps}});
 }
 
-/// Over the channels of each pixel: LayerNormalization takes the last axes alone.
+/// Over the channels of each pixel: LayerNormalization and RMSNormalization take the last axes alone.
 std::string layer_norm_2d(const Norm& norm) {
   const std::string last = norm.graph.add("Transpose", {norm.x()}, {{"perm", std::vector<int64_t>{0, 2, 3, 1}}});
   const std::string y = layer_normalization(norm, last, -1, {norm.op.x().size(1)});
@@ -126,7 +133,8 @@ std::string by_plain_ops(const Norm& norm) {
   const Sizes& sizes = norm.op.x().sizes();
   std::vector<int64_t> axes = norm.reduce;
   std::string x = norm.x();
-  std::string comment = fmt::format("{}, of which ONNX has no op", norm.op.name());  // on the first node
+  std::string comment = fmt::format("{}, of which ONNX has no op{}", norm.op.name(),
+                                    norm.is_rms() ? " before opset 23" : "");  // on the first node
   int64_t count = 1;
   for (const int64_t axis : norm.reduce) {
     count *= sizes[axis];
@@ -170,7 +178,7 @@ std::string normalized(const Norm& norm) {
   if (norm.op.has("running_mean")) {
     return batch_normalization(norm);
   }
-  if (!norm.is_centred()) {
+  if (!norm.is_centred() && !(norm.is_rms() && norm.graph.opset() >= 23)) {
     return by_plain_ops(norm);
   }
   const bool takes_last_axes = norm.groups == 1 && first > 0 && norm.reduce == norm.axes_from(first);
@@ -180,6 +188,9 @@ std::string normalized(const Norm& norm) {
   }
   if (rank == 4 && norm.groups == 1 && norm.reduce == std::vector<int64_t>{1} && per_channel) {
     return layer_norm_2d(norm);
+  }
+  if (norm.is_rms()) {
+    return by_plain_ops(norm);
   }
   if (takes_last_axes && first == 2 && per_channel) {
     return instance_normalization(norm);

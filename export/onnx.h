@@ -9,7 +9,7 @@
 namespace norma {
 
 struct OnnxOptions {
-  int64_t opset = 18;          ///< 18 to 21. From 20 on gelu, from 21 on group norm are ops of their own.
+  int64_t opset = 18;  ///< 18 to 23. From 20 on gelu, from 21 group norm, from 23 attention and RMS norm are ops.
   bool dynamic_batch = false;  ///< the first axis of input and output is "batch", of any size; else that of the example
   /// The name, without a folder, of a second file beside the first. Weights of 1 KiB and more lie there. "": there is
   /// one file.

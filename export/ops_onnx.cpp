@@ -94,6 +94,11 @@ std::string attention(Graph& graph, const Op& op) {
   const Tensor& q = op.x();
   const Tensor& k = op.traced.inputs.at(1);
   const Tensor& mask = op.traced.inputs.at(3);
+  // ONNX's op takes the root of the scale, and may make NaN of a row without any key; onnxruntime has it in float32.
+  if (graph.opset() >= 23 && !mask.defined() && op.real("scale") > 0 && q.dtype() == DType::float32) {
+    return graph.add("Attention", {graph.value(q), graph.value(k), graph.value(op.traced.inputs.at(2))},
+                     {{"scale", op.real("scale")}, {"is_causal", op.integer("causal")}});
+  }
   const auto number = [&](double value) { return graph.number(value, q.dtype()); };
   const double infinity = std::numeric_limits<double>::infinity();
   const std::string turned = graph.add("Transpose", {graph.value(k)}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});

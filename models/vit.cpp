@@ -257,7 +257,7 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
 Tensor VisionTransformer::forward(const Tensor& x) {
   check(x.rank() == 4 && x.size(2) == image_size_ && x.size(3) == image_size_, "model",
         "x: expected images of {0} x {0} pixels, as image_size of {1} says, got sizes {2}", image_size_, name_,
-        to_string(x.sizes()));
+        x.sizes());
   const Tensor patches = channels_to_last(norma::to((*patch_embed_)(x), cls_token_.dtype()));  // autocast gives another
   // Zeros in the place of the class token, and its values among the positions: no op knows the number of images.
   const Tensor tokens = pad(view(patches, {x.size(0), -1, patches.size(3)}), {0, 1, 0}, {0, 0, 0});

@@ -11,7 +11,7 @@ namespace {
 double fan_of(std::string_view op, const Tensor& weight, Fan fan) {
   check_defined(op, "weight", weight);
   check(weight.rank() >= 2, op, "weight: expected rank 2 or more, got rank {} (sizes {})", weight.rank(),
-        to_string(weight.sizes()));
+        weight.sizes());
   const int64_t dropped = weight.size(fan == Fan::in ? 0 : 1);
   return dropped == 0 ? 1.0 : static_cast<double>(weight.numel()) / static_cast<double>(dropped);
 }

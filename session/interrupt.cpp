@@ -45,8 +45,8 @@ void note_signal(int signal, siginfo_t* info, void* /* context */) {
     // A failure is ignored: nothing can be done about it.
     if (is_printed != 0 && signal != SIGPIPE) {
       const std::string& message = kMessages[static_cast<size_t>(after_signal)][signal == SIGINT    ? 0
-                                                                               : signal == SIGTERM ? 1
-                                                                                                   : 2];
+                                                                                : signal == SIGTERM ? 1
+                                                                                                    : 2];
       [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
     }
     errno = error;

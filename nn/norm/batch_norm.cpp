@@ -196,12 +196,10 @@ Tensor InstanceNorm::forward_act(const Tensor& x, const ActOptions& then) {
   constexpr std::string_view op = "instance_norm";
   check_defined(op, "x", x);
   if (x.rank() == axes_ + 1) {  // one image: errors name its sizes, not those of a batch of one
-    check(x.size(0) == channels_, op, "x: expected {} channels, got {} (sizes {})", channels_, x.size(0),
-          to_string(x.sizes()));
+    check(x.size(0) == channels_, op, "x: expected {} channels, got {} (sizes {})", channels_, x.size(0), x.sizes());
     const bool tracked = options_.track_running_stats;
     check(x.numel() != channels_ || (tracked && !is_training()), op,
-          "input: expected more than 1 spatial element{}, got sizes {}", tracked ? " when training" : "",
-          to_string(x.sizes()));
+          "input: expected more than 1 spatial element{}, got sizes {}", tracked ? " when training" : "", x.sizes());
     ActOptions batched = then;
     if (then.residual.defined()) {
       check_sizes(op, "residual", then.residual, x.sizes());

@@ -34,7 +34,7 @@ std::vector<ChangedNorm> changed_norms(std::string_view op, Module& model, Modul
 }
 
 void ChannelMoments::add(const Tensor& x) {
-  check(x.rank() >= 2, "ChannelMoments", "x: expected (N, channels, …), got sizes {}", to_string(x.sizes()));
+  check(x.rank() >= 2, "ChannelMoments", "x: expected (N, channels, …), got sizes {}", x.sizes());
   if (x.numel() == 0) {
     return;
   }

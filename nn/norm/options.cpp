@@ -42,9 +42,8 @@ void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, in
     check_rank(op, "x", x, low);
   }
   check(x.rank() >= low && x.rank() <= high, op, "x: expected rank {} to {}, got rank {} (sizes {})", low, high,
-        x.rank(), to_string(x.sizes()));
-  check(x.size(1) == channels, op, "x: expected {} channels, got {} (sizes {})", channels, x.size(1),
-        to_string(x.sizes()));
+        x.rank(), x.sizes());
+  check(x.size(1) == channels, op, "x: expected {} channels, got {} (sizes {})", channels, x.size(1), x.sizes());
 }
 
 }  // namespace norma::nn

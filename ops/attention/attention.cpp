@@ -50,7 +50,7 @@ void check_mask(const Tensor& mask, const Tensor& q, const Tensor& k) {
   for (int64_t axis = 1; fits && axis <= mask.rank(); ++axis) {
     fits = mask.size(-axis) == 1 || mask.size(-axis) == target[target.size() - axis];
   }
-  check(fits, kOp, "mask: expected sizes that broadcast to {}, got {}", to_string(target), to_string(mask.sizes()));
+  check(fits, kOp, "mask: expected sizes that broadcast to {}, got {}", target, mask.sizes());
 }
 
 void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
@@ -63,13 +63,13 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check_dtype(kOp, "v", v, q.dtype());
   check_device(kOp, "k", k, q.device());
   check_device(kOp, "v", v, q.device());
-  check(q.size(3) > 0, kOp, "q: expected at least one feature, got sizes {}", to_string(q.sizes()));
+  check(q.size(3) > 0, kOp, "q: expected at least one feature, got sizes {}", q.sizes());
   check_sizes(kOp, "k", k, {q.size(0), q.size(1), k.size(2), q.size(3)});
   check_sizes(kOp, "v", v, {q.size(0), q.size(1), k.size(2), v.size(3)});
   check(!options.scale || std::isfinite(*options.scale), kOp, "scale: expected a finite number, got {}",
         options.scale.value_or(0));
   if (mask.defined()) {
-    check(!options.causal, kOp, "mask: expected none with causal, got sizes {}", to_string(mask.sizes()));
+    check(!options.causal, kOp, "mask: expected none with causal, got sizes {}", mask.sizes());
     check_mask(mask, q, k);
   }
 }

@@ -211,8 +211,7 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   check_defined(op, "target", target);
   check_floating(op, "logits", logits);
   check_rank(op, "logits", logits, 2);
-  check(logits.numel() > 0, op, "logits: expected at least one row and one class, got sizes {}",
-        to_string(logits.sizes()));
+  check(logits.numel() > 0, op, "logits: expected at least one row and one class, got sizes {}", logits.sizes());
   check_device(op, "target", target, logits.device());
   const double smoothing = options.label_smoothing;
   check(smoothing >= 0 && smoothing < 1, op, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
@@ -220,7 +219,7 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   const bool class_numbers = target.dtype() == DType::int64 && target.sizes() == Sizes{rows};
   check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), op,
         "target: expected int64 classes of sizes [{}] or {} probabilities of sizes {}, got {} {}", rows,
-        to_string(logits.dtype()), to_string(logits.sizes()), to_string(target.dtype()), to_string(target.sizes()));
+        to_string(logits.dtype()), logits.sizes(), to_string(target.dtype()), target.sizes());
   if (is_half(logits.dtype())) {  // 16-bit numbers are computed in float32
     const Tensor wide = class_numbers ? target : to(target, DType::float32);
     return to(cross_entropy(to(logits, DType::float32), wide, options), logits.dtype());
@@ -283,7 +282,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tenso
   const Tensor target = op.like(logits, uncast_target);
   check_defined(op, "target", target);
   check_floating(op, "logits", logits);
-  check(logits.numel() > 0, op, "logits: expected at least one, got sizes {}", to_string(logits.sizes()));
+  check(logits.numel() > 0, op, "logits: expected at least one, got sizes {}", logits.sizes());
   check_device(op, "target", target, logits.device());
   const double smoothing = options.label_smoothing;
   check(smoothing >= 0 && smoothing < 1, op, "label_smoothing: expected a value in [0, 1), got {}", smoothing);
@@ -291,7 +290,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tenso
       target.dtype() == DType::int64 && logits.rank() == 2 && target.sizes() == Sizes{logits.size(0)};
   check(class_numbers || (target.dtype() == logits.dtype() && target.sizes() == logits.sizes()), op,
         "target: expected int64 classes for logits (N, C), or {} probabilities of sizes {}, got {} {}",
-        to_string(logits.dtype()), to_string(logits.sizes()), to_string(target.dtype()), to_string(target.sizes()));
+        to_string(logits.dtype()), logits.sizes(), to_string(target.dtype()), target.sizes());
   check(class_numbers || smoothing == 0, op, "label_smoothing: expected 0 for probabilities, got {}", smoothing);
   check_weight(op, "weight", options.weight, logits);
   check_weight(op, "pos_weight", options.pos_weight, logits);

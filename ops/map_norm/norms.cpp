@@ -260,7 +260,7 @@ Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor&
   const bool fixed = !options.training && running_var.defined();
   const int64_t count = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
   check(fixed || count != 1, op, "input: expected more than 1 value per channel {}, got sizes {}",
-        options.training ? "when training" : "without running statistics", to_string(x.sizes()));
+        options.training ? "when training" : "without running statistics", x.sizes());
   const Tensor fixed_var = fixed ? clone(running_var.detach()) : Tensor{};  // as it is now, for higher derivatives
   const auto stats_of = [&](const Tensor& in_order) -> Tensors {
     const Tensor maps = map_stats(op, in_order, spec_of_maps(x, options));
@@ -344,8 +344,7 @@ Tensor apply_bounded(const BoundedNorm& norm, const Tensor& input, const Tensor&
   Tensors inputs{x};
   for (const auto& [name, scalar] : norm.scalars) {
     check_defined(op, name, scalar);
-    check(scalar.numel() == 1 && scalar.rank() <= 1, op, "{}: expected sizes [1] or [], got {}", name,
-          to_string(scalar.sizes()));
+    check(scalar.numel() == 1 && scalar.rank() <= 1, op, "{}: expected sizes [1] or [], got {}", name, scalar.sizes());
     check_parameter(op, name, scalar, x);
     inputs.push_back(scalar);
   }

@@ -24,8 +24,8 @@ void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight,
   check_dtype(op, "weight", weight, x.dtype());
   check_device(op, "weight", weight, x.device());
   check(x.size(-1) == weight.size(1), op,
-        "x: expected {} features in the last axis, as weight {} has, got {} (sizes {})", weight.size(1),
-        to_string(weight.sizes()), x.size(-1), to_string(x.sizes()));
+        "x: expected {} features in the last axis, as weight {} has, got {} (sizes {})", weight.size(1), weight.sizes(),
+        x.size(-1), x.sizes());
   if (bias.defined()) {
     check_like(op, "bias", bias, {weight.size(0)}, x);
   }

@@ -28,7 +28,7 @@ void check_arguments(const Op& op, const Tensor& a, const Tensor& b) {
   check(b.rank() >= 1, op, "b: expected rank 1 or more, got rank 0");
   const int64_t rows = b.size(b.rank() == 1 ? 0 : -2);
   check(a.size(-1) == rows, op, "b: expected {} rows, as a (sizes {}) has columns, got {} (sizes {})", a.size(-1),
-        to_string(a.sizes()), rows, to_string(b.sizes()));
+        a.sizes(), rows, b.sizes());
 }
 
 /// The entry of a profile.

@@ -55,7 +55,7 @@ Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tenso
 int64_t checked_count(std::string_view op, const Tensor& x, const BatchNormOptions& options) {
   const int64_t count = x.size(1) == 0 ? 0 : x.numel() / x.size(1);
   check(count != 1, op, "input: expected more than 1 value per channel {}, got sizes {}",
-        options.training ? "when training" : "without running statistics", to_string(x.sizes()));
+        options.training ? "when training" : "without running statistics", x.sizes());
   return count;
 }
 
@@ -412,7 +412,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& 
   const int64_t maps = x.size(0) * x.size(1);
   const int64_t count = maps == 0 ? 0 : x.numel() / maps;
   check(maps == 0 || count != 1, op, "input: expected more than 1 spatial element when training, got sizes {}",
-        to_string(x.sizes()));
+        x.sizes());
   NormStatistics statistics;
   Tensor y = norm_act(
       x, {.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps},

@@ -22,10 +22,9 @@ void check_norm_dtype(std::string_view op, const Tensor& x) {
 Axes checked_axes(std::string_view op, std::string_view argument, const Axes& axes, int64_t rank) {
   Axes result;
   for (const int64_t axis : axes) {
-    check(axis >= -rank && axis < rank, op, "{}: expected axes in [{}, {}), got {}", argument, -rank, rank,
-          to_string(axes));
+    check(axis >= -rank && axis < rank, op, "{}: expected axes in [{}, {}), got {}", argument, -rank, rank, axes);
     const int64_t positive = axis < 0 ? axis + rank : axis;
-    check(!result.contains(positive), op, "{}: expected each axis once, got {}", argument, to_string(axes));
+    check(!result.contains(positive), op, "{}: expected each axis once, got {}", argument, axes);
     result.push_back(positive);
   }
   result.sort();
@@ -46,7 +45,7 @@ void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high
   check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(x.rank() >= low && x.rank() <= high, op, "input: expected rank {} to {}, got rank {} (sizes {})", low, high,
-        x.rank(), to_string(x.sizes()));
+        x.rank(), x.sizes());
 }
 
 void check_parameter(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x) {
@@ -104,8 +103,7 @@ NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec
   result.affine = checked_axes(op, "affine", spec.affine, x.rank());
   check(spec.groups >= 1, op, "groups: expected at least 1, got {}", spec.groups);
   if (spec.groups > 1) {
-    check(result.reduce.contains(1), op, "reduce: expected axis 1 among the axes with groups > 1, got {}",
-          to_string(spec.reduce));
+    check(result.reduce.contains(1), op, "reduce: expected axis 1 among the axes with groups > 1, got {}", spec.reduce);
     check(x.size(1) % spec.groups == 0, op,
           "num_channels must be divisible by num_groups, got num_channels {}, num_groups {}", x.size(1), spec.groups);
   }
@@ -116,7 +114,7 @@ NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec
     const int64_t count = elements_of_a_set(x, result);
     check(x.numel() == 0 || count > spec.correction, op,
           "input: expected more than {} values in each set with correction {}, got {} (sizes {})", spec.correction,
-          spec.correction, count, to_string(x.sizes()));
+          spec.correction, count, x.sizes());
   }
   return result;
 }

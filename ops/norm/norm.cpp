@@ -97,8 +97,7 @@ Axes last_axes(std::string_view op, const Tensor& x, const Sizes& normalized_sha
   const int64_t first = x.rank() - normalized_shape.size();
   const bool fits =
       first >= 0 && std::equal(normalized_shape.begin(), normalized_shape.end(), x.sizes().begin() + first);
-  check(fits, op, "normalized_shape: expected the last sizes of the input {}, got {}", to_string(x.sizes()),
-        to_string(normalized_shape));
+  check(fits, op, "normalized_shape: expected the last sizes of the input {}, got {}", x.sizes(), normalized_shape);
   return axes_from(first, x.rank());
 }
 
@@ -193,8 +192,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
   constexpr std::string_view op = named<"instance_norm">;
   check_input(op, x, 3, 5);
   const int64_t maps = x.size(0) * x.size(1);
-  check(maps == 0 || x.numel() / maps != 1, op, "input: expected more than 1 spatial element, got sizes {}",
-        to_string(x.sizes()));
+  check(maps == 0 || x.numel() / maps != 1, op, "input: expected more than 1 spatial element, got sizes {}", x.sizes());
   return norm_act(
       x, {.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps},
       weight, bias, then, nullptr, op);
@@ -205,15 +203,14 @@ Tensor standardize_weight(const Tensor& weight, const Tensor& gain, const Standa
   check_defined(op, "weight", weight);
   check_floating(op, "weight", weight);
   check(weight.rank() >= 2 && weight.rank() <= 5, op, "weight: expected rank 2 to 5, got rank {} (sizes {})",
-        weight.rank(), to_string(weight.sizes()));
+        weight.rank(), weight.sizes());
   const int64_t out = weight.size(0);
   const int64_t fan_in = out == 0 ? 0 : weight.numel() / out;
-  check(fan_in != 1, op, "weight: expected more than 1 value per output channel, got sizes {}",
-        to_string(weight.sizes()));
+  check(fan_in != 1, op, "weight: expected more than 1 value per output channel, got sizes {}", weight.sizes());
   const DType dtype = compute_dtype(weight.dtype());
   Tensor scale;
   if (gain.defined()) {
-    check(gain.numel() == out, op, "gain: expected {} values, got sizes {}", out, to_string(gain.sizes()));
+    check(gain.numel() == out, op, "gain: expected {} values, got sizes {}", out, gain.sizes());
     check_parameter(op, "gain", gain, weight);
     scale = reshape(to(gain, dtype), {out});
   }

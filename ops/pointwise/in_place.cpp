@@ -21,7 +21,7 @@ Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) 
   check(is_floating(x.dtype()) || !is_floating(b.dtype()), op, "b: expected a dtype that {} can hold, got {}",
         to_string(x.dtype()), to_string(b.dtype()));
   check(broadcast_sizes(op, x.sizes(), b.sizes()) == x.sizes(), op, "b: expected sizes that broadcast to {}, got {}",
-        to_string(x.sizes()), to_string(b.sizes()));
+        x.sizes(), b.sizes());
   check_in_place(op, x, {b});
   // If b lay in the memory that changes, its elements would be read after they were written.
   return b.storage() == x.storage() ? clone(to(b, x.dtype())) : to(b, x.dtype());

@@ -37,7 +37,7 @@ Tensor factors(const Op& op, const Tensor& x, Sizes sizes, double rate, Generato
   const BatchPart* const part = current_batch_part();
   if (part != nullptr) {
     check(sizes[0] == part->images, op, "x: expected the {} images of a part of a batch, got sizes {}", part->images,
-          to_string(x.sizes()));
+          x.sizes());
     sizes[0] = part->total;
   }
   const auto counters = (static_cast<uint64_t>(sizes.numel()) + 3) / 4;

@@ -110,7 +110,7 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
   check_floating(op, "x", x);
   check(options.correction >= 0, op, "correction: expected at least 0, got {}", options.correction);
   check(plan.count > options.correction, op, "x: expected more than {} elements to reduce, got {} (sizes {}, axes {})",
-        options.correction, plan.count, to_string(x.sizes()), to_string(plan.axes));
+        options.correction, plan.count, x.sizes(), plan.axes);
   if (is_half(x.dtype())) {  // a mean of few bits would spoil the differences
     return to(var(to(x, DType::float32), axes, options), x.dtype());
   }
@@ -138,8 +138,7 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
   Op op(named<"max">);
   const Tensor x = op.input("x", input);
   const Plan plan = make_plan(op, x, axes);
-  check(plan.count > 0, op, "x: expected at least one element to reduce, got sizes {}, axes {}", to_string(x.sizes()),
-        to_string(plan.axes));
+  check(plan.count > 0, op, "x: expected at least one element to reduce, got sizes {}, axes {}", x.sizes(), plan.axes);
   const Tensor y = kept_output(x, plan, options.keepdim, x.dtype());
   if (x.numel() != 0) {
     fold_into(op.run(kernels::reduce_kernels, x, y), kernels::Fold::max, x, y);
@@ -232,7 +231,7 @@ namespace {
 /// argmax() with the axis kept or not.
 Tensor index_of_largest(const Op& op, const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
   const Plan plan = make_plan(op, x, {axis});
-  check(plan.count > 0, op, "x: expected at least one element along axis {}, got sizes {}", axis, to_string(x.sizes()));
+  check(plan.count > 0, op, "x: expected at least one element along axis {}, got sizes {}", axis, x.sizes());
   const Sizes sizes = x.sizes().without(axis);
   const Tensor y = empty(sizes, {.dtype = DType::int64, .device = x.device()});
   if (y.numel() != 0) {
@@ -288,7 +287,7 @@ MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& optio
 
 Tensor argmax(const Tensor& x) {
   check_defined("argmax", "x", x);
-  check(x.numel() > 0, "argmax", "x: expected at least one element, got sizes {}", to_string(x.sizes()));
+  check(x.numel() > 0, "argmax", "x: expected at least one element, got sizes {}", x.sizes());
   const NoGradGuard no_gradient;
   return argmax(reshape(x, {-1}), 0);
 }
@@ -296,13 +295,11 @@ Tensor argmax(const Tensor& x) {
 Tensor sum_to_size(const Tensor& x, const Sizes& sizes) {
   check_defined("sum_to_size", "x", x);
   const int64_t added = x.rank() - sizes.size();
-  check(added >= 0, "sum_to_size", "sizes: expected at most {} axes, as in {}, got {}", x.rank(), to_string(x.sizes()),
-        to_string(sizes));
+  check(added >= 0, "sum_to_size", "sizes: expected at most {} axes, as in {}, got {}", x.rank(), x.sizes(), sizes);
   Axes axes;
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     const int64_t size = axis < added ? 1 : sizes[axis - added];
-    check(size == 1 || size == x.sizes()[axis], "sum_to_size", "sizes: {} cannot be summed to {}", to_string(x.sizes()),
-          to_string(sizes));
+    check(size == 1 || size == x.sizes()[axis], "sum_to_size", "sizes: {} cannot be summed to {}", x.sizes(), sizes);
     if (x.sizes()[axis] != size) {
       axes.push_back(axis);
     }

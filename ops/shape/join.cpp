@@ -87,8 +87,8 @@ Tensor cat(const Tensors& xs, int64_t axis) {
     check_rank(op, numbered(i), x, first.rank());
     Sizes expected = first.sizes();
     expected[axis] = x.size(axis);
-    check(x.sizes() == expected, op, "{}: expected sizes {} but for axis {}, got {}", numbered(i),
-          to_string(first.sizes()), axis, to_string(x.sizes()));
+    check(x.sizes() == expected, op, "{}: expected sizes {} but for axis {}, got {}", numbered(i), first.sizes(), axis,
+          x.sizes());
     lengths.push_back(x.size(axis));
     sizes[axis] = checked_add(op, "xs", sizes[axis], x.size(axis));
     channels_last = channels_last && x.suggest_memory_format() == MemoryFormat::channels_last;

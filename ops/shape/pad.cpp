@@ -28,10 +28,8 @@ int64_t padded_size(int64_t size, int64_t before, int64_t after) {
 /// The sizes of the result. Throws Error for impossible ones.
 Sizes padded_sizes(const Tensor& x, const Sizes& before, const Sizes& after) {
   check_defined("pad", "x", x);
-  check(before.size() == x.rank(), "pad", "before: expected {} numbers, one per axis, got {}", x.rank(),
-        to_string(before));
-  check(after.size() == x.rank(), "pad", "after: expected {} numbers, one per axis, got {}", x.rank(),
-        to_string(after));
+  check(before.size() == x.rank(), "pad", "before: expected {} numbers, one per axis, got {}", x.rank(), before);
+  check(after.size() == x.rank(), "pad", "after: expected {} numbers, one per axis, got {}", x.rank(), after);
   Sizes sizes = x.sizes();
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     const int64_t size = x.size(axis);

@@ -20,22 +20,21 @@ Sizes infer_sizes(std::string_view op, const Tensor& x, const Sizes& sizes) {
   bool empty = false;
   for (int64_t axis = 0; axis < sizes.size(); ++axis) {
     if (sizes[axis] == -1) {
-      check(unknown < 0, op, "sizes: expected at most one -1, got {}", to_string(sizes));
+      check(unknown < 0, op, "sizes: expected at most one -1, got {}", sizes);
       unknown = axis;
     } else {
-      check(sizes[axis] >= 0, op, "sizes: expected sizes of at least 0 (or one -1), got {}", to_string(sizes));
+      check(sizes[axis] >= 0, op, "sizes: expected sizes of at least 0 (or one -1), got {}", sizes);
       known = checked_mul(op, "sizes", known, std::max<int64_t>(sizes[axis], 1));
       empty = empty || sizes[axis] == 0;
     }
   }
   known = empty ? 0 : known;
   if (unknown >= 0) {
-    check(known != 0, op, "sizes: -1 could be anything in {}", to_string(sizes));
+    check(known != 0, op, "sizes: -1 could be anything in {}", sizes);
     result[unknown] = x.numel() / known;
     known *= result[unknown];
   }
-  check(known == x.numel(), op, "sizes: expected {} elements, as in {}, got {}", x.numel(), to_string(x.sizes()),
-        to_string(sizes));
+  check(known == x.numel(), op, "sizes: expected {} elements, as in {}, got {}", x.numel(), x.sizes(), sizes);
   return result;
 }
 
@@ -164,8 +163,8 @@ Tensor view(const Tensor& x, const Sizes& sizes) {
   check_defined("view", "x", x);
   const Sizes target = infer_sizes("view", x, sizes);
   const std::optional<Strides> strides = view_strides(x.sizes(), x.strides(), target);
-  check(strides.has_value(), "view", "sizes {} are not compatible with strides {} of sizes {}; use reshape()",
-        to_string(target), to_string(x.strides()), to_string(x.sizes()));
+  check(strides.has_value(), "view", "sizes {} are not compatible with strides {} of sizes {}; use reshape()", target,
+        x.strides(), x.sizes());
   return recorded_view(x, target, *strides);
 }
 
@@ -203,14 +202,14 @@ Tensor flatten(const Tensor& x, int64_t start, int64_t end) {
 Tensor permute(const Tensor& x, const Axes& order) {
   Op op("permute");
   check_defined(op, "x", x);
-  check(order.size() == x.rank(), op, "order: expected {} axes, got {}", x.rank(), to_string(order));
+  check(order.size() == x.rank(), op, "order: expected {} axes, got {}", x.rank(), order);
   Sizes sizes = x.sizes();
   Strides strides = x.strides();
   Axes axes = order;  // not negative
   Axes inverse = Axes::filled(x.rank(), -1);
   for (int64_t i = 0; i < order.size(); ++i) {
     const int64_t axis = axes[i] = normalize_axis(op, order[i], x.rank());
-    check(inverse[axis] < 0, op, "order: expected each axis once, got {}", to_string(order));
+    check(inverse[axis] < 0, op, "order: expected each axis once, got {}", order);
     inverse[axis] = i;
     sizes[i] = x.sizes()[axis];
     strides[i] = x.strides()[axis];
@@ -243,8 +242,7 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
   const Op op("expand");
   check_defined(op, "x", x);
   const int64_t added = sizes.size() - x.rank();
-  check(added >= 0, op, "sizes: expected at least {} axes, as in {}, got {}", x.rank(), to_string(x.sizes()),
-        to_string(sizes));
+  check(added >= 0, op, "sizes: expected at least {} axes, as in {}, got {}", x.rank(), x.sizes(), sizes);
   Sizes target = sizes;
   Strides strides = Strides::filled(sizes.size(), 0);
   for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
@@ -252,8 +250,8 @@ Tensor expand(const Tensor& x, const Sizes& sizes) {
     if (sizes[axis] == -1 && axis >= added) {
       target[axis] = own;
     }
-    check(target[axis] >= 0 && (own == 1 || own == target[axis]), op, "sizes: {} cannot be expanded to {}",
-          to_string(x.sizes()), to_string(sizes));
+    check(target[axis] >= 0 && (own == 1 || own == target[axis]), op, "sizes: {} cannot be expanded to {}", x.sizes(),
+          sizes);
     if (target[axis] != own) {
       continue;  // repeated
     }

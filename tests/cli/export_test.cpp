@@ -206,7 +206,7 @@ TEST_CASE("norma export: mistakes") {
   CHECK(complaint("export --checkpoint none --output x.onnx") ==
         "norma: safetensors: cannot open none: No such file or directory\n");
   CHECK(complaint("export --checkpoint none --opset 17 --output x.onnx") ==
-        "norma: export: --opset: expected a whole number from 18 to 21, got 17\n");
+        "norma: export: --opset: expected a whole number from 18 to 23, got 17\n");
   CHECK(complaint("export --checkpoint none --format pt -o x") ==
         "norma: export: --format: expected onnx or torch, got pt\n");
   CHECK(complaint("export --checkpoint none --library jax -o x") ==

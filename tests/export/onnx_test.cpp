@@ -79,12 +79,14 @@ TEST_CASE("onnx: norms are ONNX's own where those mean the same") {
     int64_t opset;
     const char* type;
   };
-  for (const Case& of : {Case{"batch", 18, "BatchNormalization"}, Case{"frozen_batch", 18, "BatchNormalization"},
-                         Case{"ghost_batch", 18, "BatchNormalization"}, Case{"batch_renorm", 18, "BatchNormalization"},
-                         Case{"instance[track_running_stats=true]", 18, "BatchNormalization"},
-                         Case{"instance", 18, "InstanceNormalization"}, Case{"layer2d", 18, "LayerNormalization"},
-                         Case{"group:4", 21, "GroupNormalization"}, Case{"group:1", 21, "GroupNormalization"},
-                         Case{"group:4", 18, "InstanceNormalization"}}) {
+  for (const Case& of :
+       {Case{"batch", 18, "BatchNormalization"}, Case{"frozen_batch", 18, "BatchNormalization"},
+        Case{"ghost_batch", 18, "BatchNormalization"}, Case{"batch_renorm", 18, "BatchNormalization"},
+        Case{"instance[track_running_stats=true]", 18, "BatchNormalization"},
+        Case{"instance", 18, "InstanceNormalization"}, Case{"layer2d", 18, "LayerNormalization"},
+        Case{"group:4", 21, "GroupNormalization"}, Case{"group:1", 21, "GroupNormalization"},
+        Case{"group:4", 18, "InstanceNormalization"}, Case{"rms2d", 23, "RMSNormalization"},
+        Case{"rms2d[offset=true]", 23, "RMSNormalization"}, Case{"layer2d", 23, "LayerNormalization"}}) {
     CAPTURE(of.norm);
     SmallNetwork network(of.norm);
     test::stir(network, {4, 3, 24, 28});
@@ -123,7 +125,7 @@ TEST_CASE("onnx: other norms are plain ops, which say what they stand for") {
   const onnx::ModelProto model = exported(network, images());
   bool said = false;
   for (const onnx::NodeProto& node : model.graph().node()) {
-    said = said || node.doc_string().find("rms_norm_2d, of which ONNX has no op") != std::string::npos;
+    said = said || node.doc_string().find("rms_norm_2d, of which ONNX has no op before opset 23") != std::string::npos;
   }
   CHECK(said);
 }
@@ -296,17 +298,28 @@ TEST_CASE("onnx: an empty slice with steps does not end behind the last element"
   FAIL("there is no slice");
 }
 
-TEST_CASE("onnx: attention is products and a softmax") {
+TEST_CASE("onnx: attention is products and a softmax, from opset 23 on an op unless it has a mask or float64") {
   for (const int64_t opset : {18, 21}) {
     Function causal([](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.causal = true}); });
     CHECK(types_of(exported(causal, images(), {.opset = opset})) ==
           std::map<std::string, int>{
               {"Add", 1}, {"Identity", 1}, {"MatMul", 2}, {"Mul", 1}, {"Softmax", 1}, {"Transpose", 1}});
   }
+  Function plain([](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.scale = 0.5, .causal = true}); });
+  const onnx::ModelProto model = exported(plain, images(), {.opset = 23});
+  CHECK(types_of(model) == std::map<std::string, int>{{"Attention", 1}, {"Identity", 1}});
+  CHECK(model.ir_version() == 11);
+  CHECK(types_of(exported(plain, to(images(), DType::float64), {.opset = 23}))["Attention"] == 0);
+  Function negative([](const Tensor& x) { return scaled_dot_product_attention(x, x, x, {.scale = -0.5}); });
+  CHECK(types_of(exported(negative, images(), {.opset = 23}))["Attention"] == 0);
+  Function masked([](const Tensor& x) {
+    return scaled_dot_product_attention(x, x, x, {.mask = zeros({x.size(2), x.size(2)}, {.device = x.device()})});
+  });
+  CHECK(types_of(exported(masked, images(), {.opset = 23}))["Attention"] == 0);
 }
 
 TEST_CASE("onnx: what cannot be written is refused with the reason") {
-  CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 21, got 17");
+  CHECK(refusal([](const Tensor& x) { return x; }, {.opset = 17}) == "export_onnx: opset: expected 18 to 23, got 17");
   CHECK(refusal([](const Tensor& x) { return x; }, {.data_file = "folder/x.data"}) ==
         "export_onnx: data_file: expected a name without a folder, got 'folder/x.data'");
   CHECK(refusal([](const Tensor& x) {
@@ -386,6 +399,9 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
       test::stir(network, {4, 3, 24, 28});
       write(norm, network, images(), 18);
       write(norm, network, images(3), 21);
+      if (name == "rms2d") {
+        write(norm, network, images(3), 23);
+      }
     }
   }
   for (const char* const conv : {"std_conv", "scaled_std_conv"}) {
@@ -422,7 +438,11 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
                                          .qk_norm = rich ? norm : ""};
       models::VisionTransformer network("vit", {.width = 24, .heads = 3, .depth = 2}, options);
       test::stir(network, squares.sizes());
-      write(fmt::format("vit, {}, {}", norm, rich ? "all options" : "plain"), network, squares, rich ? 21 : 18);
+      const std::string kind = fmt::format("vit, {}, {}", norm, rich ? "all options" : "plain");
+      write(kind, network, squares, rich ? 21 : 18);
+      if (rich) {
+        write(kind, network, squares, 23);
+      }
     }
   }
   std::vector<bool> sees(24 * 24);
@@ -446,6 +466,7 @@ TEST_CASE("onnx: files of every norm, for onnxruntime") {
     });
     write(name, network, images(), 18);
     write(name, network, images(3), 21);
+    write(name, network, images(3), 23);
   }
   std::ofstream(folder / "list.json") << list;
   CHECK(list.size() >= 60);

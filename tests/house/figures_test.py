@@ -52,7 +52,7 @@ class Figures(unittest.TestCase):
         self.assertTrue(text.startswith("before\n") and text.endswith("\nbehind\n"))
         self.assertNotIn("old", text)
         page = (self.root / "docs/peers/zen.md").read_text()
-        self.assertIn("2026-01-02, 2 threads, 3 rounds, PyTorch 2.", page)
+        self.assertIn("- 2026-01-02, 2 threads, 3 rounds, PyTorch 2: training, float32; peak resident memory of training.\n", page)
         self.assertIn("| 1.50 | 1.38 to 1.75 |\n", page)
 
     def test_another_processor_adds_a_column(self):

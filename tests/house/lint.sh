@@ -89,7 +89,6 @@ if [ "$part" != tidy ]; then
   check 'include direction' cmake -DROOT="$PWD" -P tests/house/include_direction.cmake
   check 'seam' cmake -DROOT="$PWD" -P tests/house/seam.cmake
   check 'figures' python3 -B benchmarks/figures.py --check
-  check 'scaling model' python3 -B benchmarks/scaling_model.py --check
   check 'growth' python3 -B benchmarks/growth.py --check
   check 'figures, planted faults are found' python3 -B tests/house/figures_test.py
   check 'links of the documentation' python3 -B tests/house/links_test.py

@@ -18,6 +18,7 @@
 #include "tests/support.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -137,6 +138,51 @@ TEST_CASE("half: unary functions") {
     check_half("pow", [exponent](const Tensors& xs) { return pow(xs[0], exponent); }, {p}, {}, {.rounds = 4});
   }
   check_half("clamp", [](const Tensors& xs) { return clamp(xs[0], -0.5, 1); }, {x});
+}
+
+TEST_CASE("half: a large tensor, whose values are looked up, has the bits of its parts, whose values are computed") {
+  constexpr int64_t kRows = 70;
+  constexpr int64_t kColumns = 1001;
+  const std::pair<std::string_view, Tensor (*)(const Tensor&)> functions[] = {
+      {"tanh", tanh},
+      {"erf", erf},
+      {"silu", silu},
+      {"gelu", [](const Tensor& x) { return gelu(x); }},
+      {"gelu tanh", [](const Tensor& x) { return gelu(x, GeluApproximation::tanh); }}};
+  const auto bits = [](const Tensor& x) {
+    std::vector<uint32_t> result;
+    for (const float value : x.to_vector<float>()) {
+      result.push_back(std::bit_cast<uint32_t>(value));
+    }
+    return result;
+  };
+  for (const DType half : kHalves) {
+    Tensor numbers = mul(random_tensor({kRows, kColumns}, 5), 4);
+    fill_(alias(numbers, {}, {}, 7), std::numeric_limits<double>::quiet_NaN());
+    fill_(alias(numbers, {}, {}, 8), std::numeric_limits<double>::infinity());
+    fill_(alias(numbers, {}, {}, 9), -std::numeric_limits<double>::infinity());
+    const Tensor dense = copy_of(numbers, MemoryFormat::contiguous, half);
+    const Tensor dy = copy_of(random_tensor({kRows, kColumns}, 6), MemoryFormat::contiguous, half);
+    for (const bool strided : {false, true}) {
+      for (const auto& [name, f] : functions) {
+        INFO(name << " " << to_string(half) << (strided ? ", strided" : ""));
+        Tensor x = strided ? transpose(copy_of(transpose(dense, 0, 1)), 0, 1) : dense.detach();
+        x.set_requires_grad();
+        const Tensor y = f(x);
+        y.backward(dy);
+        int64_t other = 0;
+        for (int64_t row = 0; row < kRows; ++row) {
+          Tensor part = select(dense, 0, row).detach();
+          part.set_requires_grad();
+          const Tensor y_part = f(part);
+          y_part.backward(select(dy, 0, row));
+          other += bits(y_part) == bits(select(y.detach(), 0, row)) ? 0 : 1;
+          other += bits(part.grad()) == bits(select(x.grad(), 0, row)) ? 0 : 1;
+        }
+        CHECK(other == 0);
+      }
+    }
+  }
 }
 
 TEST_CASE("half: functions of two tensors, broadcast and with numbers") {

@@ -35,8 +35,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 CLASSES, FILE_CLASSES, BATCH, SIZE = 5, 10, 8, 64
 LR, MOMENTUM, DECAY = 1e-4, 0.9, 1e-3
-STEMS = {"resnet": ["conv1", "bn1"], "convnext": ["stem"]}
-CASES = [("timm", "resnet18"), ("timm", "resnet50"), ("timm", "convnext_atto"), ("torchvision", "resnet50")]
+STEMS = {"resnet": ["conv1", "bn1"], "convnext": ["stem"], "vit": ["patch_embed"]}
+CASES = [("timm", "resnet18", ""), ("timm", "resnet50", ""), ("timm", "convnext_atto", ""), ("torchvision", "resnet50", "")]
+CASES += [("timm", "vit_tiny_patch16_224", ""), ("timm", "vit_tiny_patch16_224", "global_pool=avg"),
+          ("timm", "vit_tiny_patch16_224", "qk_norm"), ("timm", "vit_tiny_patch16_224", "init_values=0.1"),
+          ("timm", "vit_small_patch16_224", "global_pool=avg qk_norm init_values=0.1")]
+OPTIONS = {"global_pool=avg": ["--global-pool", "avg"], "qk_norm": ["--qk-norm", "layer2d"],
+           "init_values=0.1": ["--layer-scale", 0.1]}  # timm's, and Norma's
 
 
 def philox(seed, counter, subsequence):
@@ -77,9 +82,13 @@ def make_images(folder, steps, seed):
     return np.stack(images), np.array(labels)
 
 
-def make_network(library, name, classes):
+def make_network(library, name, options, classes):
     if library == "timm":
-        return timm.create_model(name, num_classes=classes)
+        given = {"img_size": SIZE} if name.startswith("vit") else {}
+        for option in options.split():
+            key, _, value = option.partition("=")
+            given[key] = {"avg": "avg", "0.1": 0.1, "": True}[value]
+        return timm.create_model(name, num_classes=classes, **given)
     return getattr(torchvision.models, name)(num_classes=classes, zero_init_residual=True)  # as timm does by default
 
 
@@ -96,7 +105,7 @@ def stir(network, seed):
                 x.mul_(0.9 + 0.2 * torch.rand(x.shape, generator=generator)).clamp_(min=0.2)
 
 
-def norma_train(arguments, model, weights, stem, data, output, precision, channels_last, steps, lr):
+def norma_train(arguments, model, options, weights, stem, data, output, precision, channels_last, steps, lr):
     command = [arguments.norma, "train", "--model", model, "--initial-checkpoint", weights, "--dataset", "imagefolder",
                "--data-dir", data, "--img-size", SIZE, "--crop-pct", 1, "--batch-size", BATCH,
                "--images", BATCH * steps,
@@ -105,6 +114,7 @@ def norma_train(arguments, model, weights, stem, data, output, precision, channe
                "--log-interval", 1,
                "--workers", 0, "--quiet", "--output", output]
     command += [] if channels_last else ["--no-channels-last"]
+    command += [word for option in options.split() for word in OPTIONS[option]]
     run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if run.returncode != 0:
         sys.exit(f"finetune: norma train failed with exit code {run.returncode}: {run.stderr.strip()}")
@@ -114,18 +124,18 @@ def norma_train(arguments, model, weights, stem, data, output, precision, channe
     return state, [float(row.split(",")[4]) for row in rows]
 
 
-def torch_train(library, name, start, stem, images, labels, dtype, channels_last, steps):
-    network = make_network(library, name, CLASSES).to(dtype)
+def torch_train(library, name, options, start, stem, images, labels, dtype, channels_last, steps):
+    network = make_network(library, name, options, CLASSES).to(dtype)
     network.load_state_dict({key: x.to(dtype) if x.is_floating_point() else x for key, x in start.items()})
     network = network.to(memory_format=torch.channels_last if channels_last else torch.contiguous_format).train()
     for key in stem:
         part = network.get_submodule(key).requires_grad_(False)
         part.eval()
-    trained = [x for x in network.parameters() if x.requires_grad]
+    trained = [(key, x) for key, x in network.named_parameters() if x.requires_grad]
     is_gain = lambda x: x.dim() == 4 and x.numel() == x.shape[0]
-    decays = lambda x: x.dim() > 1 and not is_gain(x)
-    optimizer = torch.optim.SGD([{"params": [x for x in trained if decays(x)], "weight_decay": DECAY},
-                                 {"params": [x for x in trained if not decays(x)]}], lr=LR, momentum=MOMENTUM)
+    decays = lambda key, x: x.dim() > 1 and not is_gain(x) and key not in ("cls_token", "pos_embed")
+    optimizer = torch.optim.SGD([{"params": [x for key, x in trained if decays(key, x)], "weight_decay": DECAY},
+                                 {"params": [x for key, x in trained if not decays(key, x)]}], lr=LR, momentum=MOMENTUM)
     losses = []
     for step in range(steps):
         some = slice(step * BATCH, (step + 1) * BATCH)
@@ -149,10 +159,10 @@ def compare(found, expected, names):
     return worst
 
 
-def run_case(arguments, library, name, folder, failures):
+def run_case(arguments, library, name, options, folder, failures):
     stem = STEMS[name.rstrip("0123456789").split("_")[0]]
     torch.manual_seed(1 if library == "timm" else 2)
-    network = make_network(library, name, FILE_CLASSES)
+    network = make_network(library, name, options, FILE_CLASSES)
     stir(network, 2)
     files = [folder / "weights.safetensors", folder / "weights.pth"]
     save_file({key: x.contiguous() for key, x in network.state_dict().items()}, files[0])
@@ -165,7 +175,7 @@ def run_case(arguments, library, name, folder, failures):
     images = torch.from_numpy((images.astype(np.float32) / np.float32(255) - column(MEAN)) / column(STD))
 
     # The head's start values are Norma's: a step at a rate of nearly 0 shows them.
-    first, _ = norma_train(arguments, name, files[0], stem, data, folder / "head", "float64", False, 1, 1e-300)
+    first, _ = norma_train(arguments, name, options, files[0], stem, data, folder / "head", "float64", False, 1, 1e-300)
     start = dict(network.state_dict())
     for key in start:
         if found := [other for other in first if other == key and first[other].numel() != start[key].numel()]:
@@ -173,14 +183,15 @@ def run_case(arguments, library, name, folder, failures):
     frozen = [key for key in start if key.startswith(tuple(part + "." for part in stem))]
     trained = [key for key in start if key not in frozen and start[key].is_floating_point()]
 
-    wide, wide_losses = torch_train(library, name, start, stem, images, labels, torch.float64, False, arguments.steps)
+    wide, wide_losses = torch_train(library, name, options, start, stem, images, labels, torch.float64, False,
+                                    arguments.steps)
     for precision, dtype, limit in (("float32", torch.float32, 1e-5), ("float64", torch.float64, 1e-10)):
         for channels_last in (False, True):
-            theirs, losses = torch_train(library, name, start, stem, images, labels, dtype, channels_last,
+            theirs, losses = torch_train(library, name, options, start, stem, images, labels, dtype, channels_last,
                                          arguments.steps)
             file = files[int(channels_last)]
             output = folder / f"{precision}-{channels_last}"
-            ours, our_losses = norma_train(arguments, name, file, stem, data, output, precision, channels_last,
+            ours, our_losses = norma_train(arguments, name, options, file, stem, data, output, precision, channels_last,
                                            arguments.steps, LR)
             distance, tensor = compare(ours, theirs, trained)
             own, _ = compare(theirs, wide, trained)
@@ -192,9 +203,9 @@ def run_case(arguments, library, name, folder, failures):
             if not distance <= limit + (4 * own if precision == "float32" else 0):
                 fault += "  FAILED"
             failures += [name] if fault else []
-            print(f"{library:12} {name:14} {file.suffix:13} {precision:8} "
+            print(f"{library:12} {name:22} {file.suffix:13} {precision:8} "
                   f"{'channels_last' if channels_last else 'contiguous':14} {distance:8.1e}  {own:8.1e}  "
-                  f"{loss:8.1e}  {steps:7.1e}  {tensor}{fault}", flush=True)
+                  f"{loss:8.1e}  {steps:7.1e}  {tensor}{'  with ' + options if options else ''}{fault}", flush=True)
 
 
 def main():
@@ -207,13 +218,13 @@ def main():
         sys.exit(f"finetune: {arguments.norma} does not exist; build it first: ./run build")
     print(f"{arguments.steps} steps of {BATCH} images of {SIZE}x{SIZE}; PyTorch {torch.__version__}, "
           f"torchvision {torchvision.__version__}, timm {timm.__version__}")
-    print(f"{'library':12} {'network':14} {'file':13} {'dtype':8} {'format':14} {'tensors':8}  {'own f64':8}  "
+    print(f"{'library':12} {'network':22} {'file':13} {'dtype':8} {'format':14} {'tensors':8}  {'own f64':8}  "
           f"{'loss':8}  {'steps':7}  worst tensor", flush=True)
     failures = []
-    for library, name in CASES:
+    for library, name, options in CASES:
         if not arguments.only or name in arguments.only:
             with tempfile.TemporaryDirectory() as folder:
-                run_case(arguments, library, name, pathlib.Path(folder), failures)
+                run_case(arguments, library, name, options, pathlib.Path(folder), failures)
     sys.exit(f"finetune: {len(failures)} failed" if failures else 0)
 
 
