@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "core/allocator.h"
+#include "core/anomaly.h"
 #include "core/copy.h"
 #include "core/device.h"
 #include "core/dtype.h"

@@ -65,10 +65,10 @@ std::string unknown_name(std::string_view kind, std::string_view given, const st
 
 void check_names(std::string_view op, std::string_view argument, std::string_view kind,
                  const std::vector<std::string>& given, const std::vector<std::string>& known) {
-  for (auto name = given.begin(); name != given.end(); ++name) {
-    check(is_in(known, *name), op, "{}: {}", argument, unknown_name(kind, *name, known));
-    check(std::find(given.begin(), name, *name) == name, op, "{}: expected each once, got {} twice", argument, *name);
+  for (const std::string& name : given) {
+    check(is_in(known, name), op, "{}: {}", argument, unknown_name(kind, name, known));
   }
+  check_each_once(op, argument, given);
 }
 
 std::string or_list(const std::vector<std::string>& names) {

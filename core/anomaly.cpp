@@ -1,7 +1,6 @@
 #include "core/anomaly.h"
 
 #include "core/kernels.h"
-#include "core/tape.h"
 
 #include <fmt/format.h>
 

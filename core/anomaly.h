@@ -11,7 +11,12 @@
 
 namespace norma {
 
-// AnomalyGuard (tape.h) searches for NaN and Inf with these functions.
+/// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error
+/// that names the op. Slow: for finding a bug.
+class AnomalyGuard : Temporarily<bool> {
+ public:
+  AnomalyGuard();
+};
 
 bool anomaly_enabled();
 

@@ -3,7 +3,10 @@
 #include "base/not_copied.h"
 #include "core/tensor.h"
 
+#include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,29 +33,33 @@ enum class CastRule : uint8_t {
 std::string_view to_string(CastRule rule);
 CastRule cast_rule_from_string(std::string_view name);
 
-/// A rule for every op that calculates. (Ops that only move elements keep their dtype.) By default
-///   lower:    conv2d, linear, matmul, scaled_dot_product_attention;
-///   float32:  softmax, log_softmax, cross_entropy;
-///   keep:     all others: norms (whose statistics and parameters are float32 in any case), pointwise functions,
-///             pooling, reductions.
+/// A rule for every op that calculates. (Ops that only move elements keep their dtype.) The op says its rule by default
+/// where it says its name (core/op.h):
+///   lower:    products, which are nearly all of the arithmetic: conv2d, linear, matmul, scaled_dot_product_attention;
+///   float32:  exponentials of differences, and terms that are averaged into a loss: softmax, log_softmax,
+///   cross_entropy; keep:     all others: norms (whose statistics and parameters are float32 in any case), pointwise
+///   functions (which
+///             round once), pooling and reductions (whose sums are float64).
 /// An op that needs one dtype for all operands converts the others, such as a weight, to that of the first.
 class CastPolicy {
  public:
-  CastPolicy();
-
   /// Changes the rule of every op whose name matches a pattern of the shell: "batch_norm", "*_norm*".
   /// Throws Error for a pattern that matches no op.
   void set(std::string_view pattern, CastRule rule);
   /// Throws Error for a name that is not in ops().
   [[nodiscard]] CastRule rule(std::string_view op) const;
-  [[nodiscard]] static bool knows(std::string_view op);
-  /// The names of all ops, by family.
-  [[nodiscard]] static const std::vector<std::string>& ops();
+  /// The rule of an op; none for a name that is not in ops().
+  [[nodiscard]] std::optional<CastRule> find(std::string_view op) const;
+  /// The names of all ops, sorted: those of Norma, and those that the program or a plug-in names.
+  [[nodiscard]] static std::vector<std::string> ops();
+  /// Makes an op known, if it is not yet; always true. Only OpName (core/op.h) calls it, while the program or a plug-in
+  /// is loaded.
+  static bool add(std::string_view op, CastRule by_default);
 
   friend bool operator==(const CastPolicy&, const CastPolicy&) = default;
 
  private:
-  std::vector<CastRule> rules_;  // in the order of ops()
+  std::map<std::string, CastRule, std::less<>> changed_;  // the rules that are not those by default
 };
 
 /// Keeps the converted parameters of an Autocast. A cache that outlives its Autocast serves the next one, too. When

@@ -10,7 +10,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <set>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -54,13 +53,6 @@ uint64_t first_of_interest(const Tensors& targets) {
   return first;
 }
 
-/// The tensor with this key; undefined if there is none.
-template <class Map>
-Tensor found_in(const Map& tensors, const typename Map::key_type& key) {
-  const auto found = tensors.find(key);
-  return found == tensors.end() ? Tensor() : found->second;
-}
-
 /// One walk over the tape, from last to first.
 class BackwardWalk {
  public:
@@ -81,7 +73,7 @@ class BackwardWalk {
   void restrict_to(const Tensors& targets) {
     restricted_ = true;
     for (const Tensor& target : targets) {
-      wanted_.insert(key_of(edge_of(target)));
+      wanted_.emplace(key_of(edge_of(target)), Tensor());
     }
     find_leading(tape_);
   }
@@ -101,20 +93,15 @@ class BackwardWalk {
       }
     }
     convert_leaf_gradients();
-  }
-
-  /// The gradient that arrived at a tensor; undefined if none did.
-  Tensor gradient_of(const Tensor& x) {
-    const Edge edge = edge_of(x);
-    return edge.leaf != nullptr ? found_in(leaf_gradients_, edge.leaf.get()) : found_in(kept_, key_of(edge));
-  }
-
-  /// Runs the leaves' hooks.
-  void finish_leaves() {
-    const GradModeGuard mode(options_.create_graph);
-    for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
-      run_hooks(leaf->hooks, leaf_gradients_[leaf.get()]);
+    for (auto& [leaf, gradient] : leaves_) {
+      run_hooks(leaf->hooks, gradient);
     }
+  }
+
+  /// The gradient that arrived at a target; undefined if none did.
+  Tensor gradient_of(const Tensor& target) const {
+    const Edge edge = edge_of(target);
+    return edge.leaf != nullptr ? gradient_of(edge.leaf.get()) : wanted_.at(key_of(edge));
   }
 
   /// Adds to the .grad of every leaf reached.
@@ -123,8 +110,7 @@ class BackwardWalk {
     const OpPassGuard pass(OpPass::backward);
     Tensors sums;  // which one call adds to
     Tensors more;
-    for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
-      Tensor gradient = std::move(leaf_gradients_[leaf.get()]);
+    for (auto& [leaf, gradient] : leaves_) {
       if (!leaf->grad.defined()) {
         leaf->grad = as_own_gradient(*leaf, std::move(gradient));
       } else if (!grad_enabled() && owned_by_one(leaf->grad)) {
@@ -140,11 +126,10 @@ class BackwardWalk {
  private:
   using Key = std::pair<const void*, size_t>;
 
-  static Edge edge_of(const Tensor& x) {
-    const TensorImpl& impl = x.impl();
-    return impl.node != nullptr ? Edge{.node = impl.node, .output_index = impl.output_index}
-                                : Edge{.leaf = x.impl_pointer()};
-  }
+  struct Leaf {
+    std::shared_ptr<TensorImpl> leaf;
+    Tensor gradient;
+  };
 
   static Key key_of(const Edge& edge) {
     return edge.leaf != nullptr ? Key{edge.leaf.get(), 0} : Key{edge.node.get(), edge.output_index};
@@ -154,16 +139,21 @@ class BackwardWalk {
     return edge.connected() && (!restricted_ || wanted_.contains(key_of(edge)) || leading_.contains(edge.node.get()));
   }
 
+  Tensor gradient_of(const TensorImpl* leaf) const {
+    const auto found = leaf_numbers_.find(leaf);
+    return found == leaf_numbers_.end() ? Tensor() : leaves_[found->second].gradient;
+  }
+
   void deliver(const Edge& edge, Tensor gradient) {
     if (edge.leaf != nullptr) {
-      Tensor& slot = leaf_gradients_[edge.leaf.get()];
-      if (!slot.defined()) {
-        leaves_.push_back(edge.leaf);
+      const auto [number, is_first] = leaf_numbers_.try_emplace(edge.leaf.get(), leaves_.size());
+      if (is_first) {
+        leaves_.push_back({edge.leaf, std::move(gradient)});
       } else {  // each is converted before they are added
-        slot = cast(slot, edge.leaf->dtype);
-        gradient = cast(gradient, edge.leaf->dtype);
+        Tensor& sum = leaves_[number->second].gradient;
+        sum = cast(sum, edge.leaf->dtype);
+        add_to(sum, cast(gradient, edge.leaf->dtype));
       }
-      add_to(slot, std::move(gradient));
       return;
     }
     Tensors& slots = pending_[edge.node.get()];
@@ -188,8 +178,8 @@ class BackwardWalk {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (gradients[i].defined()) {
         run_hooks(node->output_hooks[i], gradients[i]);
-        if (restricted_ && wanted_.contains({node.get(), i})) {
-          kept_[{node.get(), i}] = gradients[i];
+        if (const auto target = wanted_.find({node.get(), i}); target != wanted_.end()) {
+          target->second = gradients[i];
         }
       }
     }
@@ -200,7 +190,9 @@ class BackwardWalk {
         propagate(node, gradients);
       }
       if (!options_.retain_graph && !options_.create_graph) {
-        node->recompute = node->is_part() ? nullptr : std::move(node->recompute);
+        if (node->is_part()) {
+          node->recompute = nullptr;
+        }
         node->saved.clear();
         node->backward = nullptr;
         node->released = true;
@@ -222,7 +214,7 @@ class BackwardWalk {
   void tell_of_leaves(const Node& node) {
     for (const Edge& edge : node.inputs) {
       if (edge.leaf != nullptr && --uses_to_come_[edge.leaf.get()] == 0) {
-        options_.on_leaf(Tensor(edge.leaf), found_in(leaf_gradients_, edge.leaf.get()));
+        options_.on_leaf(Tensor(edge.leaf), gradient_of(edge.leaf.get()));
       }
     }
   }
@@ -312,16 +304,13 @@ class BackwardWalk {
   void convert_leaf_gradients() {
     Tensors from;
     Tensors to;
-    for (const std::shared_ptr<TensorImpl>& leaf : leaves_) {
-      Tensor& gradient = leaf_gradients_[leaf.get()];
-      if (gradient.dtype() == leaf->dtype) {
-        continue;
+    for (auto& [leaf, gradient] : leaves_) {
+      if (gradient.dtype() != leaf->dtype) {
+        from.push_back(gradient);
+        gradient = empty_strided(leaf->sizes, preserved_strides(leaf->sizes, leaf->strides),
+                                 {.dtype = leaf->dtype, .device = gradient.device()});
+        to.push_back(gradient);
       }
-      const bool dense = is_non_overlapping_and_dense(leaf->sizes, leaf->strides);
-      from.push_back(gradient);
-      gradient = empty_strided(leaf->sizes, dense ? leaf->strides : preserved_strides(leaf->sizes, leaf->strides),
-                               {.dtype = leaf->dtype, .device = gradient.device()});
-      to.push_back(gradient);
     }
     copy_all_into(from, to);
   }
@@ -347,23 +336,20 @@ class BackwardWalk {
   BackwardOptions options_;
   Tape tape_;
   bool restricted_ = false;
-  std::set<Key> wanted_;
+  std::map<Key, Tensor> wanted_;  // the targets, with the gradients of those that are no leaves
   std::unordered_set<const Node*> leading_;
   std::unordered_map<const Node*, Tensors> pending_;
-  std::map<Key, Tensor> kept_;
-  std::unordered_map<const TensorImpl*, Tensor> leaf_gradients_;
+  std::vector<Leaf> leaves_;  // in the order in which they were reached
+  std::unordered_map<const TensorImpl*, size_t> leaf_numbers_;
   std::unordered_map<const TensorImpl*, int64_t> uses_to_come_;  // with BackwardOptions::on_leaf
-  std::vector<std::shared_ptr<TensorImpl>> leaves_;              // in the order in which they were reached
 };
 
 Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gradient) {
   check_defined(op, "root", root);
-  check(!has_lost_history(root), op, "root: is a view whose storage was changed in place since; make the view again");
+  check(!has_lost_history(root) && !has_old_history(root), op,
+        "root: is a view whose storage was changed in place since; make the view again");
   check(root.requires_grad(), op, "root: expected a tensor that requires a gradient, got {} that does not",
         describe(root));
-  const TensorImpl& impl = root.impl();
-  check(impl.node == nullptr || !impl.is_view || impl.node_version == root.version(), op,
-        "root: is a view whose storage was changed in place since; make the view again");
   if (!gradient.defined()) {
     check(root.numel() == 1, op,
           "gradient: expected one, since only a root with one element has 1 as default (sizes {})", root.sizes());
@@ -378,7 +364,6 @@ Tensor start_gradient(std::string_view op, const Tensor& root, const Tensor& gra
 void backward(const Tensor& root, const Tensor& gradient, const BackwardOptions& options) {
   BackwardWalk walk({root}, {start_gradient("backward", root, gradient)}, options);
   walk.run();
-  walk.finish_leaves();
   walk.accumulate_in_leaves();
 }
 
@@ -398,47 +383,9 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   BackwardWalk walk(outputs, starts, options, first_of_interest(inputs));
   walk.restrict_to(inputs);
   walk.run();
-  walk.finish_leaves();
   Tensors result;
   for (const Tensor& input : inputs) {
     result.push_back(walk.gradient_of(input));
-  }
-  return result;
-}
-
-Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
-                              const BackwardContext& context) {
-  const GradModeGuard on(true);
-  Tensors again(inputs.size());
-  Tensors wanted;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].defined()) {
-      continue;
-    }
-    const AnomalyPause pause;  // an input that is not finite, such as a mask, is no fault of this op
-    again[i] = context.create_graph() ? identity(inputs[i]) : inputs[i].detach();
-    if (context.needs_grad(i)) {
-      wanted.push_back(context.create_graph() ? again[i] : again[i].set_requires_grad());
-    }
-  }
-  const Tensors outputs = f(again);
-  Tensors roots;
-  Tensors starts;
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (grad_outputs[i].defined() && outputs[i].requires_grad()) {
-      roots.push_back(outputs[i]);
-      starts.push_back(grad_outputs[i]);
-    }
-  }
-  Tensors result(inputs.size());
-  if (roots.empty()) {
-    return result;
-  }
-  const Tensors found = grad(roots, wanted, starts, {.create_graph = context.create_graph()});
-  for (size_t i = 0, next = 0; i < inputs.size(); ++i) {
-    if (inputs[i].defined() && context.needs_grad(i)) {
-      result[i] = found[next++];
-    }
   }
   return result;
 }

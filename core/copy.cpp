@@ -51,7 +51,7 @@ Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype) {
 }
 
 Tensor contiguous_copy(const Tensor& x, MemoryFormat format) {
-  return x.is_contiguous(format) ? x : copy_of(x, format);
+  return !x.defined() || x.is_contiguous(format) ? x : copy_of(x, format);
 }
 
 Tensor to_device(const Tensor& x, Device device) {
@@ -97,7 +97,7 @@ Tensor converted(const Tensor& x, DType dtype) {
 }
 
 Tensor in_float64(const Tensor& x) {
-  return x.defined() ? contiguous_copy(converted(x, DType::float64)) : x;
+  return contiguous_copy(converted(x, DType::float64));
 }
 
 }  // namespace norma

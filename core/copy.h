@@ -23,7 +23,8 @@ void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor)
 Tensor copy_of(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
 
-/// x itself if it is contiguous in `format` (Tensor::is_contiguous()), else a copy that is.
+/// x itself if it is contiguous in `format` (Tensor::is_contiguous()), else a copy that is. An undefined tensor stays
+/// undefined.
 Tensor contiguous_copy(const Tensor& x, MemoryFormat format = MemoryFormat::contiguous);
 
 /// x itself if it has the dtype, else a copy with the same strides if those are dense. An undefined tensor stays

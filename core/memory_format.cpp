@@ -2,6 +2,9 @@
 
 #include "base/error.h"
 
+#include <algorithm>
+#include <ranges>
+
 namespace norma {
 namespace {
 
@@ -61,6 +64,36 @@ std::string_view to_string(MemoryFormat format) {
   return "unknown";
 }
 
+namespace {
+
+/// Strides without gaps. `order`: the axes, the innermost first.
+Strides dense_strides(std::string_view op, const Sizes& sizes, std::span<const int64_t> order) {
+  Strides strides = Strides::filled(sizes.size(), 1);
+  int64_t step = 1;
+  for (const int64_t axis : order) {
+    strides[axis] = step;
+    step = checked_mul(op, "sizes", step, std::max<int64_t>(sizes[axis], 1));
+  }
+  return strides;
+}
+
+/// True iff the strides have no gaps in this order of axes. That of an axis of size 1 does not count.
+template <class AxisOrder>
+bool is_dense_in(const AxisOrder& order, const Sizes& sizes, const Strides& strides) {
+  int64_t expected = 1;
+  for (const int64_t axis : order) {
+    if (sizes[axis] != 1) {
+      if (strides[axis] != expected) {
+        return false;
+      }
+      expected *= sizes[axis];
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
 Strides contiguous_strides(const Sizes& sizes) {
   Strides strides = Strides::filled(sizes.size(), 1);
   for (int64_t axis = sizes.size() - 2; axis >= 0; --axis) {
@@ -71,13 +104,7 @@ Strides contiguous_strides(const Sizes& sizes) {
 
 Strides channels_last_strides(const Sizes& sizes) {
   check(sizes.size() == 4, "channels_last", "expected rank 4, got rank {} (sizes {})", sizes.size(), sizes);
-  Strides strides = Strides::filled(4, 1);
-  int64_t step = 1;
-  for (const int64_t axis : kChannelsLastOrder) {
-    strides[axis] = step;
-    step = checked_mul("channels_last", "sizes", step, std::max<int64_t>(sizes[axis], 1));
-  }
-  return strides;
+  return dense_strides("channels_last", sizes, kChannelsLastOrder);
 }
 
 Strides strides_for(const Sizes& sizes, MemoryFormat format) {
@@ -97,35 +124,12 @@ int64_t reach(const Sizes& sizes, const Strides& strides) {
 }
 
 bool is_contiguous(const Sizes& sizes, const Strides& strides) {
-  if (sizes.numel() == 0) {
-    return true;
-  }
-  int64_t expected = 1;
-  for (int64_t axis = sizes.size() - 1; axis >= 0; --axis) {
-    if (sizes[axis] != 1) {
-      if (strides[axis] != expected) {
-        return false;
-      }
-      expected *= sizes[axis];
-    }
-  }
-  return true;
+  return sizes.numel() == 0 ||
+         is_dense_in(std::views::iota(int64_t{0}, sizes.size()) | std::views::reverse, sizes, strides);
 }
 
 bool is_channels_last_contiguous(const Sizes& sizes, const Strides& strides) {
-  if (sizes.size() != 4) {
-    return false;
-  }
-  int64_t expected = 1;
-  for (const int64_t axis : kChannelsLastOrder) {
-    if (sizes[axis] != 1) {
-      if (strides[axis] != expected) {
-        return false;
-      }
-      expected *= sizes[axis];
-    }
-  }
-  return true;
+  return sizes.size() == 4 && is_dense_in(kChannelsLastOrder, sizes, strides);
 }
 
 bool is_channels_last_strides(const Sizes& sizes, const Strides& strides) {
@@ -164,24 +168,12 @@ bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides) {
     }
   }
   order.sort([&](int64_t a, int64_t b) { return strides[a] < strides[b]; });
-  int64_t expected = 1;
-  for (const int64_t axis : order) {
-    if (strides[axis] != expected) {
-      return false;
-    }
-    expected *= sizes[axis];
-  }
-  return true;
+  return is_dense_in(order, sizes, strides);
 }
 
 Strides ordered_strides(const Sizes& sizes, std::span<const Strides> strides) {
-  Strides result = Strides::filled(sizes.size(), 0);
-  int64_t step = 1;
-  for (const int64_t axis : axis_order(sizes, strides)) {
-    result[axis] = step;
-    step = checked_mul("strides", "sizes", step, std::max<int64_t>(sizes[axis], 1));
-  }
-  return result;
+  const Axes order = axis_order(sizes, strides);
+  return dense_strides("strides", sizes, std::span(order.begin(), order.end()));
 }
 
 Strides preserved_strides(const Sizes& sizes, const Strides& strides) {

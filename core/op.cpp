@@ -12,8 +12,8 @@ bool is_convertible(const Tensor& x) {
 }  // namespace
 
 void Op::find_rule(std::string_view rule_of) {
-  const std::string_view op = CastPolicy::knows(name_) ? name_ : rule_of;
-  rule_ = op.empty() ? CastRule::keep : autocast_->policy->rule(op);
+  const std::optional<CastRule> own = autocast_->policy->find(name_);
+  rule_ = own ? *own : rule_of.empty() ? CastRule::keep : autocast_->policy->rule(rule_of);
 }
 
 DType Op::wanted_dtype() const {
@@ -68,6 +68,49 @@ void Op::note(TensorList inputs, TensorList outputs) const {
 
 bool in_parts(TensorList inputs) {
   return is_tracing() || will_record(inputs);
+}
+
+Tensor identity(const Tensor& x) {
+  return Op("identity")
+      .record({x}, alias(x, x.sizes(), x.strides(), x.offset()), {},
+              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
+}
+
+Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
+                              const BackwardContext& context) {
+  const GradModeGuard on(true);
+  Tensors again(inputs.size());
+  Tensors wanted;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined()) {
+      continue;
+    }
+    const AnomalyPause pause;  // an input that is not finite, such as a mask, is no fault of this op
+    again[i] = context.create_graph() ? identity(inputs[i]) : inputs[i].detach();
+    if (context.needs_grad(i)) {
+      wanted.push_back(context.create_graph() ? again[i] : again[i].set_requires_grad());
+    }
+  }
+  const Tensors outputs = f(again);
+  Tensors roots;
+  Tensors starts;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (grad_outputs[i].defined() && outputs[i].requires_grad()) {
+      roots.push_back(outputs[i]);
+      starts.push_back(grad_outputs[i]);
+    }
+  }
+  Tensors result(inputs.size());
+  if (roots.empty()) {
+    return result;
+  }
+  const Tensors found = grad(roots, wanted, starts, {.create_graph = context.create_graph()});
+  for (size_t i = 0, next = 0; i < inputs.size(); ++i) {
+    if (inputs[i].defined() && context.needs_grad(i)) {
+      result[i] = found[next++];
+    }
+  }
+  return result;
 }
 
 }  // namespace norma

@@ -7,6 +7,7 @@
 #include "core/tape.h"
 #include "core/trace.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <string_view>
@@ -39,10 +40,30 @@ class KernelRun {
   OpScope scope_;  // opened last: a device without the kernels leaves no entry
 };
 
+/// A literal as an argument of a template.
+template <size_t size>
+struct Literal {
+  char text[size];
+  constexpr Literal(const char (&literal)[size]) { std::copy_n(literal, size, text); }  // NOLINT: a text stands for it
+};
+
+/// The name of an op for which autocast may convert, and its rule by default; CastPolicy knows it before main() begins:
+///   const Op op(named<"softmax", CastRule::float32>);
+template <Literal name, CastRule rule = CastRule::keep>
+struct OpName {
+  static inline const bool known = CastPolicy::add(name.text, rule);
+  constexpr operator std::string_view() const {  // NOLINT: it stands for its text
+    static_cast<void>(&known);                   // without a use it would not be made
+    return name.text;
+  }
+};
+template <Literal name, CastRule rule = CastRule::keep>
+inline constexpr OpName<name, rule> named;
+
 /// The frame of an op: what every op does beside its own work, under a name that is said once.
 ///
 ///   Tensor elu(const Tensor& input, double alpha) {
-///     Op op("elu");
+///     Op op(named<"elu">);
 ///     const Tensor x = op.input("x", input);                  // is there; in the dtype that autocast asks for
 ///     const Tensor y = empty_like(x);
 ///     op.run(kernels::elu_kernels, x, y)->elu(…);             // on the device of x, with an entry in a profile
@@ -56,8 +77,8 @@ class KernelRun {
 /// few loads.
 class Op : NotCopied {
  public:
-  /// `name` must live as long as the Op, as a literal does. An op that CastPolicy does not know has the rule of
-  /// `rule_of`, or converts nothing. Under autocast it throws Error if CastPolicy does not know `rule_of` either.
+  /// `name` must live as long as the Op, as a literal does. An op that is not `named` has the rule of `rule_of`, or
+  /// converts nothing. Under autocast it throws Error if CastPolicy does not know `rule_of`.
   explicit Op(std::string_view name, std::string_view rule_of = {}) : name_(name), autocast_(detail::autocast_state) {
     if (autocast_ != nullptr) {
       find_rule(rule_of);
@@ -123,9 +144,8 @@ class Op : NotCopied {
   /// For an op whose outputs have no gradient: they are noted, and not recorded.
   void note(TensorList inputs, TensorList outputs) const;
 
-  /// Throws what check_in_place() throws. An op in place calls it before it writes into x.
-  void check_in_place(const Tensor& x, TensorList others = {}) const { norma::check_in_place(name_, x, others); }
-  /// As record(), for an op that has written into x. Its inputs are x before the change, and `others`.
+  /// As record(), for an op that has called check_in_place() and written into x. Its inputs are x before the change,
+  /// and `others`.
   template <class F>
   void record_in_place(const Tensor& x, TensorList others, TensorList saved, F&& backward) const {
     x.bump_version();
@@ -177,5 +197,16 @@ void remake_by(const Tensor& output, F&& remake) {
     });
   }
 }
+
+/// x with a place of its own on the tape, after x, and the same storage. Its gradient comes from its own uses alone.
+Tensor identity(const Tensor& x);
+
+/// The gradients of sum(f(inputs) · grad_outputs), for backward functions whose own derivative has no kernel. An input
+/// whose gradient `context` does not want gets an undefined one. f is composed of differentiable ops and is called with
+/// inputs on places of their own on the tape, so that each gradient is the partial one, also where one input depends on
+/// another or both are the same tensor. An undefined input means none, an undefined grad_output zero. The results are
+/// on the tape iff context.create_graph().
+Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
+                              const BackwardContext& context);
 
 }  // namespace norma

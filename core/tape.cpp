@@ -1,7 +1,5 @@
 #include "core/tape.h"
 
-#include "core/op.h"
-
 #include <algorithm>
 #include <atomic>
 #include <unordered_set>
@@ -14,7 +12,7 @@ thread_local bool grad_enabled_ = true;
 thread_local bool remakes_outputs_ = false;
 std::atomic<uint64_t> next_sequence = 0;
 
-/// The edge along which the gradient of `input` goes.
+/// The edge along which the gradient of `input` goes. Throws Error for a view with an old history, or none.
 Edge edge_to(std::string_view op, const Tensor& input) {
   if (!input.defined()) {
     return {};
@@ -24,14 +22,11 @@ Edge edge_to(std::string_view op, const Tensor& input) {
   if (!input.requires_grad()) {
     return {};
   }
-  const TensorImpl& impl = input.impl();
-  if (impl.node == nullptr) {
-    return {.leaf = input.impl_pointer()};
+  if (has_old_history(input)) {
+    fail(op, "an input is a view made by {} whose storage was changed in place since; make the view again",
+         input.impl().node->name);
   }
-  // A view keeps the node it was made by; after a change through another tensor that history is not its own.
-  check(!impl.is_view || impl.node_version == input.version(), op,
-        "an input is a view made by {} whose storage was changed in place since; make the view again", impl.node->name);
-  return {.node = impl.node, .output_index = impl.output_index};
+  return edge_of(input);
 }
 
 /// Hangs `node` on its output number `index`.
@@ -82,6 +77,12 @@ bool can_be_remade(const Tensor& x) {
          node->remake_version == x.version();
 }
 
+Edge edge_of(const Tensor& x) {
+  const TensorImpl& impl = x.impl();
+  return impl.node != nullptr ? Edge{.node = impl.node, .output_index = impl.output_index}
+                              : Edge{.leaf = x.impl_pointer()};
+}
+
 uint64_t next_node_number() {
   return next_sequence;
 }
@@ -89,6 +90,11 @@ uint64_t next_node_number() {
 bool has_lost_history(const Tensor& x) {
   const TensorImpl& impl = x.impl();
   return impl.is_view && impl.node == nullptr && impl.storage->recorded_version(impl.family) > impl.node_version;
+}
+
+bool has_old_history(const Tensor& x) {
+  const TensorImpl& impl = x.impl();
+  return impl.is_view && impl.node != nullptr && impl.node_version != x.version();
 }
 
 bool will_record(TensorList inputs) {
@@ -130,12 +136,6 @@ bool record_node(std::string_view op, TensorList inputs, TensorList outputs, Ten
   return true;
 }
 
-Tensor identity(const Tensor& x) {
-  return Op("identity")
-      .record({x}, alias(x, x.sizes(), x.strides(), x.offset()), {},
-              [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
-}
-
 void check_in_place(std::string_view op, const Tensor& x, TensorList other_inputs) {
   check_defined(op, "x", x);
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
@@ -160,22 +160,15 @@ void check_in_place(std::string_view op, const Tensor& x, TensorList other_input
 
 SavedTensor::SavedTensor(const Tensor& x, std::span<const Tensor> outputs, size_t position)
     : position_(position), version_(x.version()) {
-  if (can_be_remade(x)) {
-    node_ = x.impl().node;
-    return;
+  if (!can_be_remade(x)) {
+    value_ = x.detach();
   }
-  value_ = x.detach();
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (outputs[i].is_same(x)) {
-      is_output_ = true;
-      output_index_ = i;
-      return;
-    }
-  }
-  if (x.requires_grad()) {
-    node_ = x.impl().node;
-    output_index_ = x.impl().output_index;
-    leaf_ = node_ == nullptr ? x.impl_pointer() : nullptr;
+  const auto own = std::ranges::find_if(outputs, [&](const Tensor& output) { return output.is_same(x); });
+  is_output_ = own != outputs.end();
+  if (is_output_) {
+    place_.output_index = static_cast<size_t>(own - outputs.begin());
+  } else if (x.requires_grad()) {
+    place_ = edge_of(x);
   }
 }
 
@@ -183,10 +176,10 @@ Tensor SavedTensor::remade() const {
   Tensor result;
   {
     const NoGradGuard no_grad;
-    result = node_->recompute(BackwardContext(node_, {}, /* create_graph= */ false))[0];
+    result = place_.node->recompute(BackwardContext(place_.node, {}, /* create_graph= */ false))[0];
   }
   if (grad_enabled()) {
-    attach(result, node_, output_index_);
+    attach(result, place_.node, place_.output_index);
   }
   return result;
 }
@@ -201,13 +194,12 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner) const {
   if (!grad_enabled()) {
     return value_;
   }
-  if (leaf_ != nullptr) {
-    return Tensor(leaf_);
+  if (place_.leaf != nullptr) {
+    return Tensor(place_.leaf);
   }
   Tensor result = value_.detach();
-  const std::shared_ptr<Node>& node = is_output_ ? owner : node_;
-  if (node != nullptr) {
-    attach(result, node, output_index_);
+  if (const std::shared_ptr<Node>& node = is_output_ ? owner : place_.node; node != nullptr) {
+    attach(result, node, place_.output_index);
   }
   return result;
 }
@@ -274,29 +266,6 @@ Tape::Tape(const Tensors& roots, uint64_t first) {
     nodes_.push_back(node);
   }
   std::ranges::sort(nodes_, {}, &Node::sequence);
-}
-
-namespace {
-
-void visit_part(const Tensors& roots, uint64_t first, const std::function<void(const Tape& tape)>& visit) {
-  const Tape part(roots, first);
-  for (const std::shared_ptr<Node>& node : part.nodes()) {
-    if (node->is_part()) {
-      node->recompute = [visit, inner = std::move(node->recompute)](const BackwardContext& context) {
-        const uint64_t begin = next_node_number();
-        Tensors outputs = inner(context);
-        visit_part(outputs, begin, visit);
-        return outputs;
-      };
-    }
-  }
-  visit(part);
-}
-
-}  // namespace
-
-void visit_tape(const Tensors& roots, const std::function<void(const Tape& tape)>& visit) {
-  visit_part(roots, /* first= */ 0, visit);
 }
 
 }  // namespace norma

@@ -20,6 +20,16 @@ namespace norma {
 // function from output gradients to input gradients. backward() gathers the nodes that lead to a tensor, sorted by the
 // order in which they were recorded, and walks them from last to first.
 
+/// A tensor's place on the tape, where its gradient goes: output `output_index` of `node`, or the .grad of `leaf`; or
+/// nowhere.
+struct Edge {
+  std::shared_ptr<Node> node;
+  size_t output_index = 0;
+  std::shared_ptr<TensorImpl> leaf;
+
+  [[nodiscard]] bool connected() const { return node != nullptr || leaf != nullptr; }
+};
+
 /// A tensor kept for the backward pass together with the version it had.
 class SavedTensor {
  public:
@@ -32,18 +42,16 @@ class SavedTensor {
   /// The tensor without its place on the tape, also if it was changed since; undefined if unpack() remakes it.
   [[nodiscard]] const Tensor& value() const { return value_; }
   [[nodiscard]] size_t position() const { return position_; }
-  [[nodiscard]] bool is_leaf() const { return leaf_ != nullptr; }
-  [[nodiscard]] const std::shared_ptr<Node>& node() const { return node_; }
+  [[nodiscard]] bool is_leaf() const { return place_.leaf != nullptr; }
+  [[nodiscard]] const std::shared_ptr<Node>& node() const { return place_.node; }
 
  private:
   [[nodiscard]] Tensor remade() const;
 
-  Tensor value_;                      // off the tape: a node that kept its own output with its place would own itself
-  std::shared_ptr<Node> node_;        // the op that made it, if another one than the owner
-  std::shared_ptr<TensorImpl> leaf_;  // the leaf itself, so that second derivatives reach it
+  Tensor value_;  // off the tape: a node that kept its own output with its place would own itself
+  Edge place_;    // of an output of the owner: the index alone
   size_t position_;
-  size_t output_index_ = 0;
-  int64_t version_ = 0;
+  int64_t version_;
   bool is_output_ = false;  // of the owner
 };
 
@@ -84,15 +92,6 @@ using UnaryBackwardFunction = std::function<Tensors(const Tensor& grad_output, c
 /// runs with gradients on, and records that part anew: record_node(). For the only output of an op it runs with
 /// gradients off: offer_remake().
 using RecomputeFunction = std::function<Tensors(const BackwardContext& context)>;
-
-/// The destination of one input's gradient: output `output_index` of `node`, or the .grad of `leaf`, or nothing.
-struct Edge {
-  std::shared_ptr<Node> node;
-  size_t output_index = 0;
-  std::shared_ptr<TensorImpl> leaf;
-
-  [[nodiscard]] bool connected() const { return node != nullptr || leaf != nullptr; }
-};
 
 /// One recorded op.
 struct Node : NotCopied {
@@ -145,12 +144,14 @@ class RemakeGuard : Temporarily<bool> {
  public:
   explicit RemakeGuard(bool on = true);
 };
-/// x with a place of its own on the tape, after x, and the same storage. Its gradient comes from its own uses alone.
-Tensor identity(const Tensor& x);
 
+/// The place of x on the tape.
+Edge edge_of(const Tensor& x);
 /// True iff x is a view without history (a node), but a recorded op has changed the view's memory since: its base has a
 /// history.
 bool has_lost_history(const Tensor& x);
+/// True iff x is a view whose memory has changed since it was made, through another tensor: its history is not its own.
+bool has_old_history(const Tensor& x);
 
 /// True iff record() with these inputs would put a node on the tape; ops save less when it would not. Also true for an
 /// input that record() will refuse: a view whose storage a recorded op has changed since.
@@ -191,14 +192,6 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
 /// A differentiable function of tensors.
 using TensorFunction = std::function<Tensors(const Tensors& inputs)>;
 
-/// The gradients of sum(f(inputs) · grad_outputs), for backward functions whose own derivative has no kernel. An input
-/// whose gradient `context` does not want gets an undefined one. f is composed of differentiable ops and is called with
-/// inputs on places of their own on the tape, so that each gradient is the partial one, also where one input depends on
-/// another or both are the same tensor. An undefined input means none, an undefined grad_output zero. The results are
-/// on the tape iff context.create_graph().
-Tensors gradients_of_composed(const TensorFunction& f, const Tensors& inputs, const Tensors& grad_outputs,
-                              const BackwardContext& context);
-
 // --- modes ----------------------------------------------------------------------------------------------------
 
 /// True iff ops are recorded on this thread, as they are at first. Guards and set_grad_enabled() change it; so does
@@ -217,13 +210,6 @@ class GradModeGuard : Temporarily<bool> {
 class NoGradGuard : public GradModeGuard {
  public:
   NoGradGuard() : GradModeGuard(false) {}
-};
-
-/// While it lives, every recorded op and every gradient is searched for NaN and Inf; the first one found is an Error
-/// that names the op. Slow: for finding a bug.
-class AnomalyGuard : Temporarily<bool> {
- public:
-  AnomalyGuard();
 };
 
 // --- looking at it --------------------------------------------------------------------------------------------
@@ -253,10 +239,6 @@ class Tape {
  private:
   std::vector<std::shared_ptr<Node>> nodes_;
 };
-
-/// Calls `visit` for the tape that leads to `roots`, and during each later backward() for every part of it that is
-/// recorded again there (Node::is_part()), before that part is walked.
-void visit_tape(const Tensors& roots, const std::function<void(const Tape& tape)>& visit);
 
 /// The number that the next recorded op will have (Node::sequence). Ops that a thread records between two calls
 /// have the numbers from the first result to just below the second.

@@ -1,3 +1,4 @@
+#include "base/excerpt.h"
 #include "core/tape.h"
 
 #include <algorithm>
@@ -11,19 +12,6 @@
 
 namespace norma {
 namespace {
-
-/// "1.5 MiB"
-std::string bytes_text(size_t bytes) {
-  constexpr double kStep = 1024;
-  const char* const units[] = {"B", "KiB", "MiB", "GiB"};
-  auto value = static_cast<double>(bytes);
-  size_t unit = 0;
-  while (value >= kStep && unit + 1 < std::size(units)) {
-    value /= kStep;
-    ++unit;
-  }
-  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, units[unit]);
-}
 
 /// A text as it stands between quotes in Graphviz's language.
 std::string in_quotes(std::string_view text) {
@@ -64,7 +52,7 @@ std::string Tape::summary() const {
     size_t bytes = 0;
     size_t released = 0;
 
-    [[nodiscard]] std::string saved() const { return count > 0 && released == count ? "released" : bytes_text(bytes); }
+    [[nodiscard]] std::string saved() const { return count > 0 && released == count ? "released" : byte_text(bytes); }
   };
   Line total;
   std::map<std::pair<std::string, std::string_view>, Line> lines;
@@ -97,7 +85,7 @@ std::string Tape::graphviz(const NamedLeaves& names) const {
   std::unordered_map<const TensorImpl*, size_t> leaves;  // each leaf's number
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const Node& node = *nodes_[i];
-    const std::string saves = node.released ? "released" : "saves " + bytes_text(bytes[i]);
+    const std::string saves = node.released ? "released" : "saves " + byte_text(bytes[i]);
     text += fmt::format("  op{} [label = \"{}\\n{}\"];\n", i + 1, node.name, saves);
     for (const Edge& edge : node.inputs) {
       if (edge.node != nullptr) {

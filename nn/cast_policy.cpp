@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/input_file.h"
+#include "base/toml_lines.h"
 #include "nn/policy_file.h"
 
 #include <fmt/format.h>
@@ -50,7 +52,7 @@ CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
 }
 
 std::string read_cast_policy(const std::filesystem::path& file) {
-  return read_policy_file(kOp, file);
+  return read_text_file(kOp, file, kMaxTomlBytes);
 }
 
 void set_cast(CastPolicy& policy, const std::string& text) {

@@ -11,9 +11,6 @@ namespace norma::nn {
 
 namespace {
 
-std::string pair_text(const Pair& pair) {
-  return fmt::format("({}, {})", pair.h, pair.w);
-}
 bool is_both(const Pair& pair, int64_t value) {
   return pair.h == value && pair.w == value;
 }
@@ -53,7 +50,7 @@ ConvolutionModule::ConvolutionModule(std::string layer, int64_t in_channels, int
     : layer_(std::move(layer)), options_(options) {
   check(in_channels > 0 && out_channels > 0, layer_, "channels: expected positive numbers, got in {}, out {}",
         in_channels, out_channels);
-  check(kernel.h > 0 && kernel.w > 0, layer_, "kernel: expected positive sizes, got {}", pair_text(kernel));
+  check(kernel.h > 0 && kernel.w > 0, layer_, "kernel: expected positive sizes, got {}", to_string(kernel));
   check(options.groups > 0 && in_channels % options.groups == 0 && out_channels % options.groups == 0, layer_,
         "groups: expected a divisor of in and out channels, got groups {}, in {}, out {}", options.groups, in_channels,
         out_channels);
@@ -72,12 +69,12 @@ norma::Conv2dOptions ConvolutionModule::geometry() const {
 std::string ConvolutionModule::name() const {
   std::string text =
       fmt::format("{}({}, {}, kernel={}, stride={}", layer_, weight_.size(1) * options_.groups, weight_.size(0),
-                  pair_text({weight_.size(2), weight_.size(3)}), pair_text(options_.stride));
+                  to_string(Pair(weight_.size(2), weight_.size(3))), to_string(options_.stride));
   if (!is_both(options_.padding, 0)) {
-    text += ", padding=" + pair_text(options_.padding);
+    text += ", padding=" + to_string(options_.padding);
   }
   if (!is_both(options_.dilation, 1)) {
-    text += ", dilation=" + pair_text(options_.dilation);
+    text += ", dilation=" + to_string(options_.dilation);
   }
   if (options_.groups != 1) {
     text += fmt::format(", groups={}", options_.groups);

@@ -304,16 +304,10 @@ void Module::convert_tensors(const std::function<bool(const Tensor&)>& wanted,
   });
 }
 
-void Module::to(DType dtype) {
-  check(is_floating(dtype), "to", "dtype: expected a floating dtype, got {}", to_string(dtype));
+void Module::convert_floating(std::string_view op, DType dtype, bool buffers) {
+  check(is_floating(dtype), op, "dtype: expected a floating dtype, got {}", to_string(dtype));
   convert_tensors([&](const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != dtype; },
-                  [&](const Tensor& x) { return copy_of(x, MemoryFormat::preserve, dtype); });
-}
-
-void Module::parameters_to(DType dtype) {
-  check(is_floating(dtype), "parameters_to", "dtype: expected a floating dtype, got {}", to_string(dtype));
-  convert_tensors([&](const Tensor& x) { return is_floating(x.dtype()) && x.dtype() != dtype; },
-                  [&](const Tensor& x) { return copy_of(x, MemoryFormat::preserve, dtype); }, /* buffers= */ false);
+                  [&](const Tensor& x) { return copy_of(x, MemoryFormat::preserve, dtype); }, buffers);
 }
 
 void Module::to(MemoryFormat format) {

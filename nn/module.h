@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -133,9 +134,9 @@ class Module : NotCopied {
 
   // --- conversion, in place: handles held elsewhere (by an optimizer) refer to the converted parameters -------------
   /// Converts floating parameters, their gradients and floating buffers. Throws Error unless `dtype` is floating.
-  void to(DType dtype);
+  void to(DType dtype) { convert_floating("to", dtype, /* buffers= */ true); }
   /// Converts floating parameters and their gradients only: buffers, which hold statistics, keep their dtype.
-  void parameters_to(DType dtype);
+  void parameters_to(DType dtype) { convert_floating("parameters_to", dtype, /* buffers= */ false); }
   /// Gives every parameter and buffer of rank 4, and their gradients, the strides of `format`.
   void to(MemoryFormat format);
   /// Moves all parameters, their gradients and buffers. An optimizer's averages follow at its next step; its master
@@ -182,6 +183,7 @@ class Module : NotCopied {
 
   void add_child(const std::string& name, std::shared_ptr<Module> module, std::optional<SlotOptions> slot = {});
   void check_name(const std::string& name) const;
+  void convert_floating(std::string_view op, DType dtype, bool buffers);
   void convert_tensors(const std::function<bool(const Tensor&)>& wanted,
                        const std::function<Tensor(const Tensor&)>& convert, bool buffers = true);
   /// `own` of this module and of all below it, by name.

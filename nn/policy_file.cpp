@@ -1,6 +1,5 @@
 #include "nn/policy_file.h"
 
-#include "base/input_file.h"
 #include "base/toml_lines.h"
 
 #include <fmt/format.h>
@@ -32,10 +31,6 @@ std::vector<PolicyLine> parse_policy_file(std::string_view op, std::string_view 
                       .line = line.line});
   }
   return result;
-}
-
-std::string read_policy_file(std::string_view op, const std::filesystem::path& file) {
-  return read_text_file(op, file, kMaxTomlBytes);
 }
 
 }  // namespace norma::nn

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,8 +26,5 @@ struct PolicyLine {
 /// The lines in the order of the file. Throws Error of `op` with line and column for text that is no TOML, for a key
 /// that comes twice, and for a text above 1 MiB (kMaxTomlBytes) or a line above 1000 bytes.
 std::vector<PolicyLine> parse_policy_file(std::string_view op, std::string_view text, const std::string& source);
-
-/// The text of a file. Throws Error of `op` when it cannot be read.
-std::string read_policy_file(std::string_view op, const std::filesystem::path& file);
 
 }  // namespace norma::nn

@@ -1,16 +1,28 @@
+#include "ops/attention/attention.h"
 #include "ops/attention/kernels.h"
+#include "ops/conv/conv.h"
 #include "ops/conv/kernels.h"
 #include "ops/image/kernels.h"
 #include "ops/loss/kernels.h"
+#include "ops/loss/loss.h"
 #include "ops/map_norm/kernels.h"
+#include "ops/map_norm/norms.h"
 #include "ops/matmul/kernels.h"
+#include "ops/matmul/matmul.h"
 #include "ops/norm/kernels.h"
+#include "ops/norm/norm.h"
 #include "ops/optimizer/kernels.h"
 #include "ops/pointwise/kernels.h"
+#include "ops/pointwise/pointwise.h"
 #include "ops/pool/kernels.h"
+#include "ops/pool/pool.h"
+#include "ops/random/dropout.h"
 #include "ops/random/kernels.h"
 #include "ops/reduce/kernels.h"
+#include "ops/reduce/reduce.h"
 #include "ops/shape/kernels.h"
+
+#include <tuple>
 
 // The list of the families of ops, with the kernels of each device.
 
@@ -44,3 +56,23 @@ constinit const ByDevice<ReduceKernels> reduce_kernels{
     .cpu = &reduce_cpu, .cuda = NORMA_IN_CUDA(reduce_cuda), .emulated = NORMA_IN_EMULATED(reduce_emulated)};
 
 }  // namespace norma::kernels
+
+namespace norma {
+
+// A cast policy may name ops that the program does not call. So this file, which every program with ops links, links
+// each file that names some, by a function of it.
+[[gnu::used]] static const std::tuple kFilesThatNameOps{&scaled_dot_product_attention,
+                                                        &conv2d,
+                                                        &cross_entropy,
+                                                        &seed_norm,
+                                                        &linear,
+                                                        &matmul,
+                                                        &batch_norm,
+                                                        &layer_norm,
+                                                        &maximum,
+                                                        &neg,
+                                                        &max_pool2d,
+                                                        &dropout,
+                                                        &prod};
+
+}  // namespace norma

@@ -2,6 +2,7 @@
 
 #include "core/autocast.h"
 #include "core/tape.h"
+#include "lab/telemetry/visit_tape.h"
 #include "nn/checkpoint.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"

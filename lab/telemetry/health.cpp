@@ -7,6 +7,7 @@
 #include "core/half.h"
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "lab/telemetry/visit_tape.h"
 #include "nn/checkpoint.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/norm.h"

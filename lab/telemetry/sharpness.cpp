@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "core/tape.h"
 #include "core/tf32.h"
+#include "lab/telemetry/visit_tape.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"

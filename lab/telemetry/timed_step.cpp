@@ -2,6 +2,7 @@
 
 #include "core/device.h"
 #include "core/memory_format.h"
+#include "lab/telemetry/visit_tape.h"
 #include "ops/conv/kernels.h"
 #include "ops/matmul/kernels.h"
 

@@ -108,7 +108,7 @@ bool has_alpha(const Module& norm) {
   const auto* layer = dynamic_cast<const Norm*>(&norm);
   const std::optional<Bend> bend = layer == nullptr ? std::nullopt : layer->bend();
   const Tensor alpha = tensor_of(norm, "alpha");
-  return bend && alpha.defined() && alpha.numel() == 1 && in_float64(alpha).to_vector<double>().front() == bend->scale;
+  return bend && alpha.defined() && alpha.numel() == 1 && alpha.to_vector<double>().front() == bend->scale;
 }
 
 std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {
@@ -116,7 +116,7 @@ std::vector<double> old_weights(const ChangedNorm& changed, int64_t channels) {
                                     ? values_of(*changed.before, "weight", channels, 1)
                                     : std::vector<double>(static_cast<size_t>(channels), 1);
   for (const Module* norm : {changed.before, changed.after}) {  // tanh falls where alpha is negative
-    if (has_alpha(*norm) && in_float64(tensor_of(*norm, "alpha")).to_vector<double>().front() < 0) {
+    if (has_alpha(*norm) && tensor_of(*norm, "alpha").to_vector<double>().front() < 0) {
       for (double& weight : weights) {
         weight = -weight;
       }
@@ -130,7 +130,7 @@ void scale_alpha(const ChangedNorm& changed, double root_mean_square) {
     return;
   }
   const Tensor alpha = tensor_of(*changed.after, "alpha");
-  write({in_float64(alpha).to_vector<double>().front() / root_mean_square}, alpha);
+  write({alpha.to_vector<double>().front() / root_mean_square}, alpha);
 }
 
 WeightAndBias::WeightAndBias(std::string_view op, const std::string& path, const Module& norm)

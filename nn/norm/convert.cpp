@@ -106,10 +106,6 @@ std::vector<FoldPair> find_pairs(Module& model, const Tensor& example, Tensor& r
   return in_order;
 }
 
-std::vector<double> doubles(const Tensor& x) {
-  return to(x, DType::float64).to_vector<double>();
-}
-
 struct Folded {
   Tensor weight;
   Tensor bias;
@@ -117,15 +113,15 @@ struct Folded {
 
 Folded fold(const Conv2d& conv, const BatchEvaluation& norm) {
   const auto values = [](const Tensor& x, size_t count, double otherwise) {
-    return x.defined() ? doubles(x) : std::vector<double>(count, otherwise);
+    return x.defined() ? x.to_vector<double>() : std::vector<double>(count, otherwise);
   };
   const auto channels = static_cast<size_t>(conv.weight().size(0));
-  const std::vector<double> mean = doubles(norm.mean);
-  const std::vector<double> var = doubles(norm.var);
+  const std::vector<double> mean = norm.mean.to_vector<double>();
+  const std::vector<double> var = norm.var.to_vector<double>();
   const std::vector<double> weight = values(norm.weight, channels, 1);
   const std::vector<double> shift = values(norm.bias, channels, 0);
   const std::vector<double> bias = values(conv.bias(), channels, 0);
-  std::vector<double> conv_weight = doubles(conv.weight());
+  std::vector<double> conv_weight = conv.weight().to_vector<double>();
   const size_t per_channel = conv_weight.size() / channels;
   std::vector<double> folded_bias(channels);
   for (size_t c = 0; c < channels; ++c) {
@@ -145,8 +141,8 @@ Folded fold(const Conv2d& conv, const BatchEvaluation& norm) {
 
 /// Largest difference, relative to the largest value; infinite on NaN.
 double relative_difference(const Tensor& a, const Tensor& b) {
-  const std::vector<double> x = doubles(a);
-  const std::vector<double> y = doubles(b);
+  const std::vector<double> x = a.to_vector<double>();
+  const std::vector<double> y = b.to_vector<double>();
   double largest = 0;
   double worst = 0;
   for (size_t i = 0; i < x.size(); ++i) {

@@ -80,8 +80,7 @@ MeanAndDeviation values_of_normal(const ChangedNorm& changed, const WeightAndBia
   const Tensor input = to_device(from_vector(image, {1, static_cast<int64_t>(x.mean.size()), 1, kPoints},
                                              {.dtype = DType::float64, .device = kCpu}),
                                  weight.device());
-  const std::vector<double> values =
-      in_float64(changed.after->forward(converted(input, weight.dtype()))).to_vector<double>();
+  const std::vector<double> values = changed.after->forward(converted(input, weight.dtype())).to_vector<double>();
   MeanAndDeviation v;
   for (size_t c = 0; c < x.mean.size(); ++c) {
     double mean = 0;
@@ -104,7 +103,7 @@ void fold(const ChangedNorm& changed) {
   Module& norm = *changed.after;
   const WeightAndBias parameters(kOp, changed.path, norm);
   const int64_t channels = parameters.weight.numel();
-  const Inputs x{.mean = in_float64(old.mean).to_vector<double>(), .var = in_float64(old.var).to_vector<double>()};
+  const Inputs x{.mean = old.mean.to_vector<double>(), .var = old.var.to_vector<double>()};
   for (const char* name : {"running_mean", "running_var"}) {
     if (const Tensor statistic = tensor_of(norm, name); statistic.defined()) {
       write(values_of(*changed.before, name, channels, 0), statistic);

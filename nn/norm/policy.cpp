@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/input_file.h"
+#include "base/toml_lines.h"
 #include "nn/module.h"
 #include "nn/norm/convert.h"
 #include "nn/norm/factory.h"
@@ -72,7 +74,7 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
 }
 
 std::string read_norm_policy(const std::filesystem::path& file) {
-  return read_policy_file(kOp, file);
+  return read_text_file(kOp, file, kMaxTomlBytes);
 }
 
 int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network) {

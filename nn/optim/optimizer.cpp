@@ -315,20 +315,22 @@ NamedTensors Optimizer::state_dict() const {
 void Optimizer::load_state_dict(const NamedTensors& dict) {
   std::unordered_map<std::string, Tensor> given(dict.begin(), dict.end());
   std::vector<std::string> problems;
-  const auto step = given.find("step");
-  if (step == given.end()) {
-    problems.emplace_back("missing: step");
-  } else if (step->second.numel() != 1 || step->second.dtype() != DType::int64) {
-    problems.push_back(fmt::format("step: expected one int64, got {}", describe(step->second)));
-  } else if (const auto steps = step->second.item<int64_t>(); steps < 0) {
+  const auto number_of = [&](const std::string& name) -> int64_t {  // 0 where there is a problem
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      problems.push_back("missing: " + name);
+    } else if (found->second.numel() != 1 || found->second.dtype() != DType::int64) {
+      problems.push_back(fmt::format("{}: expected one int64, got {}", name, describe(found->second)));
+    } else {
+      return found->second.item<int64_t>();
+    }
+    return 0;
+  };
+  const int64_t steps = number_of("step");
+  if (steps < 0) {
     problems.push_back(fmt::format("step: expected at least 0, got {}", steps));
   }
-  const auto states = given.find("states");
-  if (states == given.end()) {
-    problems.emplace_back("missing: states");
-  } else if (states->second.numel() != 1 || states->second.dtype() != DType::int64) {
-    problems.push_back(fmt::format("states: expected one int64, got {}", describe(states->second)));
-  }
+  const int64_t expected_states = number_of("states");
   const std::vector<std::string> names = state_names();
   std::unordered_set<std::string> known{"step", "states"};
   std::vector<std::string> absent;
@@ -348,13 +350,13 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
         const auto found = given.find(full);
         if (found == given.end()) {
           absent.push_back(full);
-        } else {
-          ++present;
+          continue;
         }
-        if (found != given.end() && !(found->second.sizes() == parameter.sizes())) {
+        ++present;
+        if (!(found->second.sizes() == parameter.sizes())) {
           problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(parameter.sizes()),
                                          to_string(found->second.sizes())));
-        } else if (found != given.end() && !is_floating(found->second.dtype())) {
+        } else if (!is_floating(found->second.dtype())) {
           problems.push_back(
               fmt::format("{}: expected a floating dtype, got {}", full, to_string(found->second.dtype())));
         }
@@ -370,13 +372,12 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
   if (!unexpected.empty()) {
     problems.insert(problems.begin(), fmt::format("unexpected: {}", excerpt_list(unexpected)));
   }
-  if (problems.empty() && unexpected.empty() && present != states->second.item<int64_t>()) {
-    problems.push_back(
-        fmt::format("missing: {} of {}", states->second.item<int64_t>() - present, excerpt_list(absent)));
+  if (problems.empty() && present != expected_states) {
+    problems.push_back(fmt::format("missing: {} of {}", expected_states - present, excerpt_list(absent)));
   }
   check(problems.empty(), "optimizer.load_state_dict", "{}", excerpt_list(problems, "; ", /* limit= */ 800));
 
-  steps_ = step->second.item<int64_t>();
+  steps_ = steps;
   for (size_t g = 0; g < groups_.size(); ++g) {
     for (size_t i = 0; i < states_[g].size(); ++i) {
       const auto& [name, parameter] = groups_[g].parameters[i];

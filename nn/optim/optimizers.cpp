@@ -24,13 +24,21 @@ namespace norma::nn {
 
 namespace {
 
-/// Averages that are undefined begin at 0.
-void begin_averages(std::span<Tensor> averages, const Tensor& parameter) {
+/// An update of AdamW's kind. `averages`: of the gradient and of its square; those that are undefined begin at 0.
+template <class Update, class Step>
+StepUpdate<Step> step_update(const Update& update, std::span<Tensor> averages, const Step& step,
+                             const Step* changing = nullptr) {
   for (Tensor& average : averages) {
     if (!average.defined()) {
-      average = zeros_like(parameter);
+      average = zeros_like(update.parameter);
     }
   }
+  return {.parameter = update.parameter,
+          .gradient = update.gradient,
+          .average = averages.front(),
+          .square_average = averages.back(),
+          .step = step,
+          .changing = changing};
 }
 
 void check_betas(std::string_view op, double beta1, double beta2) {
@@ -137,13 +145,8 @@ std::vector<double> AdamW::numbers_of_next_step() const {
 void AdamW::update(const std::vector<Update>& updates) {
   std::vector<AdamWUpdate> steps;
   for (const Update& update : updates) {
-    begin_averages(*update.state, update.parameter);
-    steps.push_back({.parameter = update.parameter,
-                     .gradient = update.gradient,
-                     .average = update.state->front(),
-                     .square_average = update.state->back(),
-                     .step = step_of(*update.group, this->steps()),
-                     .changing = recorded_numbers<kernels::AdamWStep>(*update.group)});
+    steps.push_back(step_update(update, *update.state, step_of(*update.group, this->steps()),
+                                recorded_numbers<kernels::AdamWStep>(*update.group)));
   }
   adamw_step(steps, guard());
 }
@@ -181,13 +184,8 @@ std::vector<double> Lamb::numbers_of_next_step() const {
 void Lamb::update(const std::vector<Update>& updates) {
   std::vector<LambUpdate> steps;
   for (const Update& update : updates) {
-    begin_averages(*update.state, update.parameter);
-    steps.push_back({.parameter = update.parameter,
-                     .gradient = update.gradient,
-                     .average = update.state->front(),
-                     .square_average = update.state->back(),
-                     .step = step_of(*update.group, this->steps()),
-                     .changing = recorded_numbers<kernels::LambStep>(*update.group)});
+    steps.push_back(step_update(update, *update.state, step_of(*update.group, this->steps()),
+                                recorded_numbers<kernels::LambStep>(*update.group)));
   }
   lamb_step(steps, divisor_, guard());
 }
@@ -287,15 +285,10 @@ void Muon::update(const std::vector<Update>& updates) {
       update_matrix(update);
       continue;
     }
-    const std::span<Tensor> averages = std::span(*update.state).subspan(1);
-    begin_averages(averages, update.parameter);
     const AdamWOptions options{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
     others.push_back(
-        {.parameter = update.parameter,
-         .gradient = update.gradient,
-         .average = averages.front(),
-         .square_average = averages.back(),
-         .step = adamw_numbers(options, lr() * update.group->lr_scale, update.group->weight_decay, steps())});
+        step_update(update, std::span(*update.state).subspan(1),
+                    adamw_numbers(options, lr() * update.group->lr_scale, update.group->weight_decay, steps())));
   }
   if (!others.empty()) {
     adamw_step(others, guard());

@@ -27,7 +27,7 @@ namespace norma {
 
 namespace {
 
-constexpr std::string_view kOp = "scaled_dot_product_attention";
+constexpr std::string_view kOp = named<"scaled_dot_product_attention", CastRule::lower>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Sizes of the products q kᵀ.
@@ -155,10 +155,11 @@ DType product_dtype(const Tensor& q) {
 /// many matrices in one call. The shape alone decides the tiles, and with them the bits.
 class AttentionTiles {
  public:
-  AttentionTiles(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, const Tensor& stats,
-                 bool causal, double scale)
+  /// `product`: product_dtype(q)
+  AttentionTiles(DType product, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                 const Tensor& stats, const AttentionBackward& kept)
       : device_(q.device()),
-        factor_dtype_(product_dtype(q)),
+        factor_dtype_(product),
         dtype_(compute_dtype(q.dtype())),
         images_(q.size(0)),
         heads_(q.size(1)),
@@ -166,8 +167,8 @@ class AttentionTiles {
         keys_(k.size(2)),
         features_(q.size(3)),
         values_(v.size(3)),
-        causal_(causal),
-        scale_(scale),
+        causal_(kept.causal),
+        scale_(kept.scale),
         q_(HeadsView::of(q, factor_dtype_)),
         k_(HeadsView::of(k, factor_dtype_)),
         v_(HeadsView::of(v, factor_dtype_)),
@@ -193,7 +194,7 @@ class AttentionTiles {
     }
   }
 
-  /// y is of product_dtype().
+  /// y is of the products' dtype.
   void forward(const Tensor& y) const {
     const HeadsView out = HeadsView::plain(y);
     const int64_t parts = (queries_ + rows_ - 1) / rows_;
@@ -438,7 +439,7 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
                     .bytes = bytes,
                     .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
     });
-    AttentionTiles(q, k, v, mask, stats, kept.causal, kept.scale)
+    AttentionTiles(product_dtype(q), q, k, v, mask, stats, kept)
         .backward(dy, gradients[0], gradients[1], gradients[2], gradients[3]);
   } else {
     for (const Tensor& gradient : gradients) {
@@ -496,8 +497,8 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
   const AttentionBackward kept{.causal = options.causal,
                                .scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(q.size(3)))),
                                .by_definition = attention_reference()};
-  const Sizes y_sizes = {q.size(0), q.size(1), q.size(2), v.size(3)};
-  Tensor y = empty_tokens(y_sizes, {.dtype = product_dtype(q), .device = q.device()});
+  const DType product = product_dtype(q);
+  Tensor y = empty_tokens({q.size(0), q.size(1), q.size(2), v.size(3)}, {.dtype = product, .device = q.device()});
   Tensor stats;
   if (kept.by_definition) {
     copy_into(
@@ -513,7 +514,7 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
                     .bytes = bytes_of(q, k, v, y),
                     .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
     });
-    AttentionTiles(q, k, v, mask, stats, kept.causal, kept.scale).forward(y);
+    AttentionTiles(product, q, k, v, mask, stats, kept).forward(y);
   } else {
     zero_(y);  // no query sees a key
   }

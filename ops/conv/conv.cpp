@@ -30,10 +30,6 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes
 Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& sizes, const Strides& strides,
                               const Conv2dOptions& options, MemoryFormat format);
 
-std::string to_string(const Pair& pair) {
-  return fmt::format("({}, {})", pair.h, pair.w);
-}
-
 int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
   return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
@@ -61,13 +57,13 @@ void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight,
   const int64_t channels = x.size(1);
   const int64_t outputs = weight.size(0);
   const int64_t groups = options.groups;
-  check(channels >= 1, op, "x: expected at least 1 channel, got sizes {}", norma::to_string(x.sizes()));
-  check(weight.numel() >= 1, op, "weight: expected no size of 0, got sizes {}", norma::to_string(weight.sizes()));
+  check(channels >= 1, op, "x: expected at least 1 channel, got sizes {}", to_string(x.sizes()));
+  check(weight.numel() >= 1, op, "weight: expected no size of 0, got sizes {}", to_string(weight.sizes()));
   check(channels % groups == 0, op, "groups: expected a divisor of the {} input channels, got {}", channels, groups);
   check(outputs % groups == 0, op, "groups: expected a divisor of the {} output channels, got {}", outputs, groups);
   check(weight.size(1) * groups == channels, op,
         "weight: expected {} input channels per group ({} channels in {} groups), got {} (sizes {})", channels / groups,
-        channels, groups, weight.size(1), norma::to_string(weight.sizes()));
+        channels, groups, weight.size(1), to_string(weight.sizes()));
   const auto padded_size = [&](int64_t size, int64_t padding) {
     return checked_add(op, "padding", size, checked_mul(op, "padding", 2, padding));
   };
@@ -158,9 +154,13 @@ Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat form
 
 }  // namespace
 
+std::string to_string(const Pair& pair) {
+  return fmt::format("({}, {})", pair.h, pair.w);
+}
+
 Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias,
               const Conv2dOptions& options) {
-  Op op("conv2d");
+  Op op(named<"conv2d", CastRule::lower>);
   const Tensor x = op.input("x", input);
   const Tensor weight = op.like(x, uncast_weight);
   const Tensor bias = op.like(x, uncast_bias);
@@ -176,7 +176,7 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   const MemoryFormat format = result_format(x, weight);
   const Tensor x_read = contiguous_copy(x, format);
   const Tensor weight_read = readable_weight(weight);
-  const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+  const Tensor bias_read = contiguous_copy(bias);
   const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
   const Sizes sizes{conv.n, conv.o, conv.oh, conv.ow};
   if (then.residual.defined()) {
@@ -186,7 +186,7 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
       kernels::conv_kernels.table("conv2d", x.device()).choose(conv, Conv2dPass::forward).forward_act == nullptr) {
     return {};
   }
-  const Tensor residual = then.residual.defined() ? contiguous_copy(then.residual, format) : Tensor();
+  const Tensor residual = contiguous_copy(then.residual, format);
   const Tensor y = empty(sizes, {.dtype = x.dtype(), .device = x.device(), .format = format});
   auto run = run_pass(Op("conv2d"), conv, Conv2dPass::forward, x.device());
   const bool done =
@@ -205,7 +205,7 @@ Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bi
                  MemoryFormat format) {
   const Tensor x_read = contiguous_copy(x, format);
   const Tensor weight_read = readable_weight(weight);
-  const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+  const Tensor bias_read = contiguous_copy(bias);
   const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
   const Tensor y =
       empty({conv.n, conv.o, conv.oh, conv.ow}, {.dtype = x.dtype(), .device = x.device(), .format = format});

@@ -18,6 +18,9 @@ struct Pair {
   Pair(int64_t height, int64_t width) : h(height), w(width) {}
 };
 
+/// "(3, 5)": height and width.
+std::string to_string(const Pair& pair);
+
 struct Conv2dOptions {
   Pair stride = 1;
   Pair padding = 0;

@@ -197,15 +197,15 @@ Tensor wide_losses(const Tensor& logits, const Tensor& probabilities, const Tens
 }  // namespace
 
 Tensor softmax(const Tensor& x, int64_t axis) {
-  return any_softmax("softmax", x, axis, /* logarithm= */ false);
+  return any_softmax(named<"softmax", CastRule::float32>, x, axis, /* logarithm= */ false);
 }
 
 Tensor log_softmax(const Tensor& x, int64_t axis) {
-  return any_softmax("log_softmax", x, axis, /* logarithm= */ true);
+  return any_softmax(named<"log_softmax", CastRule::float32>, x, axis, /* logarithm= */ true);
 }
 
 Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, const CrossEntropyOptions& options) {
-  const Op op("cross_entropy");
+  const Op op(named<"cross_entropy", CastRule::float32>);
   const Tensor logits = op.input("logits", uncast_logits);
   const Tensor target = op.like(logits, uncast_target);
   check_defined(op, "target", target);

@@ -43,7 +43,7 @@ Tensor composed_filter_response(const Tensors& inputs, double eps) {
 
 Tensor filter_response_norm(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& tau,
                             const FilterResponseNormOptions& options) {
-  const Op op("filter_response_norm");
+  const Op op(named<"filter_response_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_optional_per_channel(op, "weight", weight, x);
@@ -92,7 +92,7 @@ Tensor composed_global(const Tensors& inputs, double eps) {
 
 Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             const GlobalResponseNormOptions& options) {
-  const Op op("global_response_norm");
+  const Op op(named<"global_response_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_optional_per_channel(op, "weight", weight, x);
@@ -112,7 +112,7 @@ Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Ten
 
 namespace {
 
-constexpr std::string_view kLocalResponse = "local_response_norm";
+constexpr std::string_view kLocalResponse = named<"local_response_norm">;
 
 /// The sum over channels c - below to c + above, for each channel c.
 Tensor window_sums(const Tensor& x, int64_t below, int64_t above) {
@@ -249,7 +249,7 @@ Tensor composed_s0(const Tensors& inputs, const NormSpec& spec) {
 
 Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor& v, const Tensor& weight,
                    const Tensor& bias, const EvoNormB0Options& options) {
-  const Op op("evo_norm_b0");
+  const Op op(named<"evo_norm_b0">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_evo_parameters(op, x, v, weight, bias);
@@ -285,7 +285,7 @@ Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor&
 
 Tensor evo_norm_s0(const Tensor& input, int64_t num_groups, const Tensor& v, const Tensor& weight, const Tensor& bias,
                    const EvoNormS0Options& options) {
-  const Op op("evo_norm_s0");
+  const Op op(named<"evo_norm_s0">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check(num_groups >= 1, op, "num_groups: expected at least 1, got {}", num_groups);
@@ -368,7 +368,7 @@ Tensor apply_bounded(const BoundedNorm& norm, const Tensor& input, const Tensor&
 
 Tensor dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& weight, const Tensor& bias,
                     const BoundedNormOptions& options) {
-  return apply_bounded({.op = "dynamic_tanh",
+  return apply_bounded({.op = named<"dynamic_tanh">,
                         .function = kernels::MapFunction::tanh,
                         .scalars = {{"alpha", alpha}},
                         .bounded = [](const Tensor& z) { return tanh(z); }},
@@ -377,7 +377,7 @@ Tensor dynamic_tanh(const Tensor& x, const Tensor& alpha, const Tensor& weight, 
 
 Tensor dynamic_erf(const Tensor& x, const Tensor& alpha, const Tensor& shift, const Tensor& weight, const Tensor& bias,
                    const BoundedNormOptions& options) {
-  return apply_bounded({.op = "dynamic_erf",
+  return apply_bounded({.op = named<"dynamic_erf">,
                         .function = kernels::MapFunction::erf,
                         .scalars = {{"alpha", alpha}, {"shift", shift}},
                         .bounded = [](const Tensor& z) { return erf(z); }},
@@ -388,7 +388,7 @@ Tensor dynamic_erf(const Tensor& x, const Tensor& alpha, const Tensor& shift, co
 
 Tensor seed_norm(const Tensor& input, const Tensor& weight, const Tensor& alpha, const Tensor& beta,
                  const SeedNormOptions& options) {
-  const Op op("seed_norm");
+  const Op op(named<"seed_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 1, kMaxRank);
   const int64_t axis = normalize_axis(op, options.axis, x.rank());

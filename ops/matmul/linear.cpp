@@ -58,6 +58,16 @@ Strides dense_strides(const Sizes& sizes, const Axes& order) {
   return strides;
 }
 
+/// x itself if it has the strides, else a copy that has.
+Tensor in_strides(const Tensor& x, const Strides& strides) {
+  if (x.strides() == strides) {
+    return x;
+  }
+  const Tensor copy = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
+  copy_into(x, copy);
+  return copy;
+}
+
 /// The places of the elements of x and of the result.
 struct Rows {
   Tensor tensor;      // x, or a contiguous copy where the rows of more than two axes are no matrix
@@ -101,12 +111,7 @@ struct Rows {
 /// Gradients by kernels, for a backward pass that is not itself recorded.
 Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const Axes& order, const Sizes& x_sizes,
                         int64_t outputs) {
-  const Strides strides = dense_strides(dy.sizes(), order);
-  Tensor dy_read = dy;
-  if (!(dy.strides() == strides)) {
-    dy_read = empty_strided(dy.sizes(), strides, {.dtype = dy.dtype(), .device = dy.device()});
-    copy_into(dy, dy_read);
-  }
+  const Tensor dy_read = in_strides(dy, dense_strides(dy.sizes(), order));
   const int64_t features = x_sizes.back();
   const int64_t rows = Rows::leading_numel(dy);
   const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
@@ -157,17 +162,9 @@ Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
     return {};
   }
   const Strides strides = dense_strides(sizes, rows.order);
-  const auto lying_like_result = [&](const Tensor& t) {
-    if (t.strides() == strides) {
-      return t;
-    }
-    const Tensor copy = empty_strided(sizes, strides, {.dtype = t.dtype(), .device = t.device()});
-    copy_into(t, copy);
-    return copy;
-  };
-  const Tensor residual = then.residual.defined() ? lying_like_result(then.residual) : Tensor();
-  const Tensor scale = then.scale.defined() ? contiguous_copy(then.scale) : Tensor();
-  const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+  const Tensor residual = then.residual.defined() ? in_strides(then.residual, strides) : Tensor();
+  const Tensor scale = contiguous_copy(then.scale);
+  const Tensor bias_read = contiguous_copy(bias);
   const Tensor y = empty_strided(sizes, strides, {.dtype = x.dtype(), .device = x.device()});
   const bool keep = is_constant_weight(weight);
   const NoGradGuard no_grad;
@@ -209,7 +206,7 @@ Tensor linear_act(const Tensor& x, const Tensor& weight, const Tensor& bias, con
 }
 
 Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& uncast_bias) {
-  const Op op("linear");
+  const Op op(named<"linear", CastRule::lower>);
   const Tensor x = op.input("x", input);
   const Tensor weight = op.like(x, uncast_weight);
   const Tensor bias = op.like(x, uncast_bias);
@@ -219,7 +216,7 @@ Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
   const Sizes sizes = with_last(x.sizes(), outputs);
   const Tensor y = empty_strided(sizes, dense_strides(sizes, rows.order), {.dtype = x.dtype(), .device = x.device()});
   if (y.numel() > 0) {
-    const Tensor bias_read = bias.defined() ? contiguous_copy(bias) : bias;
+    const Tensor bias_read = contiguous_copy(bias);
     const bool keep = is_constant_weight(weight);
     const NoGradGuard no_grad;
     const TracePause not_noted;

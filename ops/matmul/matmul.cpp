@@ -258,7 +258,7 @@ Tensor product(const Op& op, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& uncast_a, const Tensor& uncast_b) {
-  const Op op("matmul");
+  const Op op(named<"matmul", CastRule::lower>);
   const Tensor a = op.input("a", uncast_a);
   const Tensor b = op.like(a, uncast_b);
   check_arguments(op, a, b);

@@ -227,7 +227,7 @@ Tensor batch_norm_of_parts(std::string_view op, const Tensor& input, const NormS
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                   const Tensor& bias, const BatchNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "batch_norm";
+  constexpr std::string_view op = named<"batch_norm">;
   check_input(op, x, 2, 5);
   check_options(op, options, x);
   const bool tracked = check_running_statistics(op, running_mean, running_var, x);
@@ -257,7 +257,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
 Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& running_mean, const Tensor& running_var,
                         const Tensor& weight, const Tensor& bias, const BatchNormOptions& options,
                         const ActOptions& options_then) {
-  const Op op("ghost_batch_norm");
+  const Op op(named<"ghost_batch_norm">);
   const Tensor x = op.input("input", input);
   const ActOptions then{options_then.activation, op.like(x, options_then.residual)};
   check_input(op, x, 2, 5);
@@ -342,7 +342,7 @@ Tensor ghost_batch_norm(const Tensor& input, int64_t sub_batch, const Tensor& ru
 
 Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                     const Tensor& bias, const BatchRenormOptions& options, const ActOptions& options_then) {
-  const Op op("batch_renorm");
+  const Op op(named<"batch_renorm">);
   const Tensor x = op.input("input", input);
   const ActOptions then{options_then.activation, op.like(x, options_then.residual)};
   check_input(op, x, 2, 5);
@@ -399,7 +399,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
 
 Tensor instance_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_var, const Tensor& weight,
                      const Tensor& bias, const TrackedInstanceNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "instance_norm";
+  constexpr std::string_view op = named<"instance_norm">;
   check_input(op, x, 3, 5);
   check(check_running_statistics(op, running_mean, running_var, x), op,
         "running_mean: expected running statistics, got none");

@@ -280,14 +280,6 @@ Tensor remade(const NormNode& node) {
   return compute(node.op, node.x, node.spec, node.weight, node.bias, fixed, stats, {});
 }
 
-void check_residual(std::string_view op, const Tensor& residual, const Tensor& x) {
-  if (residual.defined()) {
-    check_sizes(op, "residual", residual, x.sizes());
-    check_dtype(op, "residual", residual, x.dtype());
-    check_device(op, "residual", residual, x.device());
-  }
-}
-
 }  // namespace
 
 Tensors kept(const NormTensors& t) {
@@ -310,7 +302,9 @@ Tensor record_norm(std::string_view name, const Tensor& input, const NormSpec& s
   ForwardOptions options = requested;
   options.then.residual = op.like(x, options.then.residual);
   const Tensor& residual = options.then.residual;
-  check_residual(op, residual, x);
+  if (residual.defined()) {
+    check_like(op, "residual", residual, x.sizes(), x);
+  }
   const Tensors inputs{x, weight, bias, residual};
   const TapePlan plan = plan_of(inputs, options.then);
   const Tensor bits =

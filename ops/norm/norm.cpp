@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "core/factory.h"
+#include "core/op.h"
 #include "ops/norm/node.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -44,6 +45,10 @@ Statistics statistics_from_string(std::string_view name) {
   fail("norm", "statistics: expected stable, welford, two_pass, compensated or sum_of_squares, got {}", name);
 }
 
+// norm.h says these names, as defaults of an argument.
+template struct OpName<"normalize">;
+template struct OpName<"norm_act">;
+
 // --- any norm -------------------------------------------------------------------------------------------------------
 
 Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias,
@@ -68,9 +73,7 @@ Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& sp
   constexpr std::string_view op = "normalize_backward";
   NormNode node{{}, "normalize", checked_spec(op, x, spec)};
   check_defined(op, "dy", dy);
-  check_sizes(op, "dy", dy, x.sizes());
-  check_dtype(op, "dy", dy, x.dtype());
-  check_device(op, "dy", dy, x.device());
+  check_like(op, "dy", dy, x.sizes(), x);
   check_affine(op, "weight", weight, x, node.spec.affine);
   check_affine(op, "bias", bias, x, node.spec.affine);
   node.affine = weight.defined() || bias.defined();
@@ -108,7 +111,7 @@ double machine_epsilon(DType dtype) {
 
 Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight, const Tensor& bias,
                   const LayerNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "layer_norm";
+  constexpr std::string_view op = named<"layer_norm">;
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x, {.reduce = axes, .affine = axes, .statistics = options.statistics, .eps = options.eps}, weight,
                   bias, then, nullptr, op);
@@ -116,7 +119,7 @@ Tensor layer_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& 
 
 Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, const LayerNorm2dOptions& options,
                      const ActOptions& then) {
-  constexpr std::string_view op = "layer_norm_2d";
+  constexpr std::string_view op = named<"layer_norm_2d">;
   check_rank(op, "input", x, 4);
   return norm_act(x, {.reduce = {1}, .affine = {1}, .statistics = options.statistics, .eps = options.eps}, weight, bias,
                   then, nullptr, op);
@@ -124,7 +127,7 @@ Tensor layer_norm_2d(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 
 Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight, const RmsNormOptions& options,
                 const ActOptions& then) {
-  constexpr std::string_view op = "rms_norm";
+  constexpr std::string_view op = named<"rms_norm">;
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x,
                   {.reduce = axes,
@@ -135,7 +138,7 @@ Tensor rms_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& we
 }
 
 Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "rms_norm_2d";
+  constexpr std::string_view op = named<"rms_norm_2d">;
   check_rank(op, "input", x, 4);
   check(options.num_groups >= 1, op, "num_groups: expected at least 1, got {}", options.num_groups);
   return norm_act(
@@ -145,7 +148,7 @@ Tensor rms_norm_2d(const Tensor& x, const Tensor& weight, const RmsNorm2dOptions
 
 Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor& weight,
                    const SimpleNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "simple_norm";
+  constexpr std::string_view op = named<"simple_norm">;
   const Axes axes = last_axes(op, x, normalized_shape);
   return norm_act(x,
                   {.reduce = axes,
@@ -158,7 +161,7 @@ Tensor simple_norm(const Tensor& x, const Sizes& normalized_shape, const Tensor&
 }
 
 Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "simple_norm_2d";
+  constexpr std::string_view op = named<"simple_norm_2d">;
   check_rank(op, "input", x, 4);
   return norm_act(x,
                   {.reduce = {1},
@@ -172,7 +175,7 @@ Tensor simple_norm_2d(const Tensor& x, const Tensor& weight, const SimpleNormOpt
 
 Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, const Tensor& bias,
                   const GroupNormOptions& options, const ActOptions& then) {
-  constexpr std::string_view op = "group_norm";
+  constexpr std::string_view op = named<"group_norm">;
   check_input(op, x, 2, 5);
   check(num_groups >= 1, op, "num_groups: expected at least 1, got {}", num_groups);
   return norm_act(x,
@@ -186,7 +189,7 @@ Tensor group_norm(const Tensor& x, int64_t num_groups, const Tensor& weight, con
 
 Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, const InstanceNormOptions& options,
                      const ActOptions& then) {
-  constexpr std::string_view op = "instance_norm";
+  constexpr std::string_view op = named<"instance_norm">;
   check_input(op, x, 3, 5);
   const int64_t maps = x.size(0) * x.size(1);
   check(maps == 0 || x.numel() / maps != 1, op, "input: expected more than 1 spatial element, got sizes {}", x.sizes());
@@ -196,7 +199,7 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 Tensor standardize_weight(const Tensor& weight, const Tensor& gain, const StandardizeWeightOptions& options) {
-  constexpr std::string_view op = "standardize_weight";
+  constexpr std::string_view op = named<"standardize_weight">;
   check_defined(op, "weight", weight);
   check_floating(op, "weight", weight);
   check(weight.rank() >= 2 && weight.rank() <= 5, op, "weight: expected rank 2 to 5, got rank {} (sizes {})",

@@ -83,7 +83,7 @@ Tensor not_negative(const Tensor& e) {
 }  // namespace
 
 Tensor add(const Tensor& left, const Tensor& right) {
-  const Op op("add");
+  const Op op(named<"add">);
   const auto [a, b, y] = arithmetic(op, Binary::add, left, right);
   return op.record({a, b}, y, {},
                    [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -93,7 +93,7 @@ Tensor add(const Tensor& left, const Tensor& right) {
 }
 
 Tensor sub(const Tensor& left, const Tensor& right) {
-  const Op op("sub");
+  const Op op(named<"sub">);
   const auto [a, b, y] = arithmetic(op, Binary::sub, left, right);
   return op.record({a, b}, y, {},
                    [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -103,7 +103,7 @@ Tensor sub(const Tensor& left, const Tensor& right) {
 }
 
 Tensor mul(const Tensor& left, const Tensor& right) {
-  const Op op("mul");
+  const Op op(named<"mul">);
   const auto [a, b, y] = arithmetic(op, Binary::mul, left, right);
   // Each operand serves the gradient of the other.
   return op.record({a, b}, y, {b.requires_grad() ? a : Tensor(), a.requires_grad() ? b : Tensor()},
@@ -114,7 +114,7 @@ Tensor mul(const Tensor& left, const Tensor& right) {
 }
 
 Tensor div(const Tensor& left, const Tensor& right) {
-  const Op op("div");
+  const Op op(named<"div">);
   const auto [a, b, y] = arithmetic(op, Binary::div, left, right);
   return op.record({a, b}, y, {b.requires_grad() ? a : Tensor(), b},
                    [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -128,7 +128,7 @@ Tensor div(const Tensor& left, const Tensor& right) {
 }
 
 Tensor maximum(const Tensor& left, const Tensor& right) {
-  const Op op("maximum");
+  const Op op(named<"maximum">);
   const auto [a, b, y] = arithmetic(op, Binary::maximum, left, right);
   return op.record({a, b}, y, {a, b},
                    [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -141,7 +141,7 @@ Tensor maximum(const Tensor& left, const Tensor& right) {
 }
 
 Tensor pow(const Tensor& left, const Tensor& right) {
-  const Op op("pow");
+  const Op op(named<"pow">);
   const auto [a, b, y] = arithmetic(op, Binary::pow, left, right);
   return op.record({a, b}, y, {a, b},
                    [a_sizes = a.sizes(), b_sizes = b.sizes()](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -169,31 +169,31 @@ Tensor pow(const Tensor& left, const Tensor& right) {
 }
 
 Tensor add(const Tensor& input, double b) {
-  Op op("add");
+  Op op(named<"add">);
   const auto [a, number, y] = with_number(op, Binary::add, input, b);
   return op.record({a}, y, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 Tensor sub(const Tensor& input, double b) {
-  Op op("sub");
+  Op op(named<"sub">);
   const auto [a, number, y] = with_number(op, Binary::sub, input, b);
   return op.record({a}, y, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {dy}; });
 }
 
 Tensor mul(const Tensor& input, double b) {
-  Op op("mul");
+  Op op(named<"mul">);
   const auto [a, number, y] = with_number(op, Binary::mul, input, b);
   return op.record({a}, y, {}, [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {mul(dy, b)}; });
 }
 
 Tensor div(const Tensor& input, double b) {
-  Op op("div");
+  Op op(named<"div">);
   const auto [a, number, y] = with_number(op, Binary::div, input, b);
   return op.record({a}, y, {}, [b](const Tensor& dy, const BackwardContext&) -> Tensors { return {div(dy, b)}; });
 }
 
 Tensor where(const Tensor& condition, const Tensor& left, const Tensor& right) {
-  Op op("where");
+  Op op(named<"where">);
   check_dtype(op, "condition", condition, DType::boolean);
   const Operands operands(op, left, right);
   const auto& [a, b, uncast_a, uncast_b] = operands;

@@ -22,7 +22,7 @@ Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) 
         to_string(x.dtype()), to_string(b.dtype()));
   check(broadcast_sizes(op, x.sizes(), b.sizes()) == x.sizes(), op, "b: expected sizes that broadcast to {}, got {}",
         x.sizes(), b.sizes());
-  op.check_in_place(x, {b});
+  check_in_place(op, x, {b});
   // If b lay in the memory that changes, its elements would be read after they were written.
   return b.storage() == x.storage() ? clone(to(b, x.dtype())) : to(b, x.dtype());
 }
@@ -35,14 +35,23 @@ void check_unary(const Op& op, const Tensor& x, bool integers) {
   } else {
     dispatch_any_floating(op, x.dtype(), nothing);
   }
-  op.check_in_place(x);
+  check_in_place(op, x);
+}
+
+/// x = f(x), recorded. `backward` finds the new x as saved(0) where `saves` says so.
+template <class F>
+Tensor& change(const Op& op, Unary f, Tensor& x, bool integers, bool saves, F&& backward) {
+  check_unary(op, x, integers);
+  pointwise::unary_into(op, f, x, x);
+  op.record_in_place(x, {}, {saves ? x : Tensor()}, std::forward<F>(backward));
+  return x;
 }
 
 /// x = f(x, b) for a number b; not recorded.
 void with_number(const Op& op, Binary f, const Tensor& x, double b) {
   check_defined(op, "x", x);
   pointwise::check_binary_dtype(op, f, x.dtype());
-  op.check_in_place(x);
+  check_in_place(op, x);
   pointwise::binary_into(op, f, x, pointwise::number_operand(op, x, b), x);
 }
 
@@ -112,39 +121,25 @@ Tensor& mul_(Tensor& x, double b) {
 }
 
 Tensor& relu_(Tensor& x) {
-  const Op op("relu_");
-  check_unary(op, x, /* integers= */ false);
-  pointwise::unary_into(op, Unary::relu, x, x);
-  op.record_in_place(x, {}, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
-    return {straight_backward(Unary::relu, c.saved(0), dy)};
-  });
-  return x;
+  return change(Op("relu_"), Unary::relu, x, /* integers= */ false, /* saves= */ true,
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                  return {straight_backward(Unary::relu, c.saved(0), dy)};
+                });
 }
 
 Tensor& neg_(Tensor& x) {
-  const Op op("neg_");
-  check_unary(op, x, /* integers= */ true);
-  pointwise::unary_into(op, Unary::neg, x, x);
-  op.record_in_place(x, {}, {}, [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
-  return x;
+  return change(Op("neg_"), Unary::neg, x, /* integers= */ true, /* saves= */ false,
+                [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
 }
 
 Tensor& exp_(Tensor& x) {
-  const Op op("exp_");
-  check_unary(op, x, /* integers= */ false);
-  pointwise::unary_into(op, Unary::exp, x, x);
-  op.record_in_place(x, {}, {x},
-                     [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
-  return x;
+  return change(Op("exp_"), Unary::exp, x, /* integers= */ false, /* saves= */ true,
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
 }
 
 Tensor& sqrt_(Tensor& x) {
-  const Op op("sqrt_");
-  check_unary(op, x, /* integers= */ false);
-  pointwise::unary_into(op, Unary::sqrt, x, x);
-  op.record_in_place(
-      x, {}, {x}, [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, mul(c.saved(0), 2))}; });
-  return x;
+  return change(Op("sqrt_"), Unary::sqrt, x, /* integers= */ false, /* saves= */ true,
+                [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, mul(c.saved(0), 2))}; });
 }
 
 Tensor& clamp_(Tensor& x, double low, double high) {

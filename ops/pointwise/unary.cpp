@@ -32,14 +32,14 @@ Tensor smooth(const Op& op, Unary f, const Tensor& input, Tensor (*composed)(con
 }  // namespace
 
 Tensor neg(const Tensor& input) {
-  const Op op("neg");
+  const Op op(named<"neg">);
   const Tensor x = op.input("x", input);
   return op.record({x}, pointwise::unary(op, Unary::neg, x), {},
                    [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
 }
 
 Tensor exp(const Tensor& input) {
-  const Op op("exp");
+  const Op op(named<"exp">);
   const Tensor x = op.input("x", input);
   const Tensor y = pointwise::unary(op, Unary::exp, x);
   return op.record({x}, y, {y},
@@ -47,23 +47,23 @@ Tensor exp(const Tensor& input) {
 }
 
 Tensor log(const Tensor& input) {
-  const Op op("log");
+  const Op op(named<"log">);
   const Tensor x = op.input("x", input);
   return op.record({x}, pointwise::unary(op, Unary::log, x), {x},
                    [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, c.saved(0))}; });
 }
 
 Tensor sqrt(const Tensor& x) {
-  return smooth(Op("sqrt"), Unary::sqrt, x, [](const Tensor& y, const Tensor& dy) { return dy / (y + y); });
+  return smooth(Op(named<"sqrt">), Unary::sqrt, x, [](const Tensor& y, const Tensor& dy) { return dy / (y + y); });
 }
 
 Tensor rsqrt(const Tensor& x) {
-  return smooth(Op("rsqrt"), Unary::rsqrt, x,
+  return smooth(Op(named<"rsqrt">), Unary::rsqrt, x,
                 [](const Tensor& y, const Tensor& dy) { return dy * -0.5 * (y * y * y); });
 }
 
 Tensor pow(const Tensor& input, double exponent) {
-  Op op("pow");
+  Op op(named<"pow">);
   const Tensor x = op.input("x", input);
   op.describe({{"number", exponent}});
   return op.record({x}, pointwise::unary(op, Unary::pow, x, {.first = exponent}), {x},
@@ -76,7 +76,7 @@ Tensor pow(const Tensor& input, double exponent) {
 }
 
 Tensor abs(const Tensor& input) {
-  const Op op("abs");
+  const Op op(named<"abs">);
   const Tensor x = op.input("x", input);
   return op.record({x}, pointwise::unary(op, Unary::abs, x), {x},
                    [](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -85,21 +85,22 @@ Tensor abs(const Tensor& input) {
 }
 
 Tensor tanh(const Tensor& x) {
-  return smooth(Op("tanh"), Unary::tanh, x, [](const Tensor& y, const Tensor& dy) { return dy * (1 - y * y); });
+  return smooth(Op(named<"tanh">), Unary::tanh, x, [](const Tensor& y, const Tensor& dy) { return dy * (1 - y * y); });
 }
 
 Tensor sigmoid(const Tensor& x) {
-  return smooth(Op("sigmoid"), Unary::sigmoid, x, [](const Tensor& y, const Tensor& dy) { return dy * (y * (1 - y)); });
+  return smooth(Op(named<"sigmoid">), Unary::sigmoid, x,
+                [](const Tensor& y, const Tensor& dy) { return dy * (y * (1 - y)); });
 }
 
 Tensor erf(const Tensor& x) {
-  return smooth(Op("erf"), Unary::erf, x, [](const Tensor& saved, const Tensor& dy) {
+  return smooth(Op(named<"erf">), Unary::erf, x, [](const Tensor& saved, const Tensor& dy) {
     return dy * (exp(-(saved * saved)) * 1.12837916709551257390);  // 2 / sqrt(pi)
   });
 }
 
 Tensor relu(const Tensor& input) {
-  const Op op("relu");
+  const Op op(named<"relu">);
   const Tensor x = op.input("x", input);
   const Tensor y = pointwise::unary(op, Unary::relu, x);
   return op.record({x}, y, {y}, [](const Tensor& dy, const BackwardContext& c) -> Tensors {
@@ -137,7 +138,7 @@ Tensor silu_backward(const Tensor& x, const Tensor& dy) {
 }
 
 Tensor silu(const Tensor& x) {
-  return smooth(Op("silu"), Unary::silu, x, silu_backward);
+  return smooth(Op(named<"silu">), Unary::silu, x, silu_backward);
 }
 
 Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
@@ -147,7 +148,7 @@ Tensor gelu_backward(const Tensor& x, const Tensor& dy) {
 }
 
 Tensor gelu(const Tensor& x, GeluApproximation approximate) {
-  Op op("gelu");
+  Op op(named<"gelu">);
   const bool by_tanh = approximate == GeluApproximation::tanh;
   op.describe({{"approximate", by_tanh ? "tanh" : "none"}});
   if (by_tanh) {
@@ -165,7 +166,7 @@ Tensor gelu(const Tensor& x, GeluApproximation approximate) {
 }
 
 Tensor clamp(const Tensor& input, double low, double high) {
-  Op op("clamp");
+  Op op(named<"clamp">);
   const Tensor x = op.input("x", input);
   const Scalars bounds{low, high};
   op.describe({{"low", low}, {"high", high}});

@@ -5,8 +5,6 @@
 #include "core/op.h"
 #include "ops/pool/kernels.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <memory>
@@ -33,10 +31,6 @@ using kernels::PoolWindows;
 
 /// The limit of an axis of an image or result: kernels count pixels in int32, and products of two such numbers fit.
 constexpr int64_t kMaxPixels = std::numeric_limits<int32_t>::max();
-
-std::string pair_text(const Pair& pair) {
-  return fmt::format("({}, {})", pair.h, pair.w);
-}
 
 /// The numbers that forward and backward need besides the values.
 struct Geometry {
@@ -69,9 +63,9 @@ void check_input(std::string_view op, const Tensor& x) {
   check_rank(op, "x", x, 4);
   check_available(op, x.device());
   check(x.size(1) > 0 && x.size(2) > 0 && x.size(3) > 0, op, "x: expected no size of 0 behind the first, got sizes {}",
-        norma::to_string(x.sizes()));
+        to_string(x.sizes()));
   check(x.size(2) <= kMaxPixels && x.size(3) <= kMaxPixels, op, "x: expected at most {} rows and columns, got sizes {}",
-        kMaxPixels, norma::to_string(x.sizes()));
+        kMaxPixels, to_string(x.sizes()));
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -115,30 +109,30 @@ SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool
   check_input(op, x);
   const Pair& kernel = options.kernel;
   const Pair& padding = options.padding;
-  check(kernel.h >= 1 && kernel.w >= 1, op, "kernel: expected values of at least 1, got {}", pair_text(kernel));
+  check(kernel.h >= 1 && kernel.w >= 1, op, "kernel: expected values of at least 1, got {}", to_string(kernel));
   check(options.stride.h >= 0 && options.stride.w >= 0, op,
-        "stride: expected values of at least 1, or 0 for the kernel's, got {}", pair_text(options.stride));
+        "stride: expected values of at least 1, or 0 for the kernel's, got {}", to_string(options.stride));
   check(padding.h >= 0 && padding.w >= 0 && padding.h <= kernel.h / 2 && padding.w <= kernel.w / 2, op,
-        "padding: expected values from 0 to half the kernel {}, got {}", pair_text(kernel), pair_text(padding));
+        "padding: expected values from 0 to half the kernel {}, got {}", to_string(kernel), to_string(padding));
   const Pair stride(options.stride.h == 0 ? kernel.h : options.stride.h,
                     options.stride.w == 0 ? kernel.w : options.stride.w);
   const Pair padded(checked_add(op, "padding", x.size(2), 2 * padding.h),
                     checked_add(op, "padding", x.size(3), 2 * padding.w));
   const Pair& dilation = options.dilation;
-  check(dilation.h >= 1 && dilation.w >= 1, op, "dilation: expected values of at least 1, got {}", pair_text(dilation));
+  check(dilation.h >= 1 && dilation.w >= 1, op, "dilation: expected values of at least 1, got {}", to_string(dilation));
   const Pair span(spanned(op, kernel.h, dilation.h), spanned(op, kernel.w, dilation.w));
   const PoolWindows of_rows = sliding_windows(x.size(2), span.h, stride.h, padding.h, dilation.h, options);
   const PoolWindows of_columns = sliding_windows(x.size(3), span.w, stride.w, padding.w, dilation.w, options);
   check(of_rows.count > 0 && of_columns.count > 0, op,
-        "kernel: expected to span no more than the padded input {}, got {}", pair_text(padded), pair_text(span));
+        "kernel: expected to span no more than the padded input {}, got {}", to_string(padded), to_string(span));
   PoolAxis rows(of_rows);
   PoolAxis columns(of_columns);
   const auto all_inside = [](const PoolAxis& axis) {
     return std::all_of(axis.windows.begin(), axis.windows.end(), is_inside);
   };
   check(all_inside(rows) && all_inside(columns), op,
-        "dilation: expected a position inside the image for every window, got {} for sizes {}", pair_text(dilation),
-        norma::to_string(x.sizes()));
+        "dilation: expected a position inside the image for every window, got {} for sizes {}", to_string(dilation),
+        to_string(x.sizes()));
   return std::make_shared<const Geometry>(Geometry{.rows = std::move(rows),
                                                    .columns = std::move(columns),
                                                    .divisor = options.divisor_override,
@@ -216,13 +210,13 @@ void describe(Op& op, const Pool2dOptions& options) {
 }  // namespace
 
 Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
-  Op op("max_pool2d");
+  Op op(named<"max_pool2d">);
   const Tensor x = op.input("x", input);
   const SharedGeometry geometry = sliding_geometry(op, x, options);
   check(options.divisor_override == 0, op, "divisor_override: expected 0, as a maximum divides nothing, got {}",
         options.divisor_override);
   check(x.size(2) * x.size(3) <= kMaxPixels, op, "x: expected at most {} pixels in an image, got sizes {}", kMaxPixels,
-        norma::to_string(x.sizes()));
+        to_string(x.sizes()));
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());
@@ -235,22 +229,22 @@ Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
 }
 
 Tensor avg_pool2d(const Tensor& input, const Pool2dOptions& options) {
-  Op op("avg_pool2d");
+  Op op(named<"avg_pool2d">);
   const Tensor x = op.input("x", input);
   check(options.dilation.h == 1 && options.dilation.w == 1, op,
-        "dilation: expected 1, which is all that an average has, got {}", pair_text(options.dilation));
+        "dilation: expected 1, which is all that an average has, got {}", to_string(options.dilation));
   const SharedGeometry geometry = sliding_geometry(op, x, options);
   describe(op, options);
   return average_pool(op, x, geometry);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& input, const Pair& output) {
-  Op op("adaptive_avg_pool2d");
+  Op op(named<"adaptive_avg_pool2d">);
   const Tensor x = op.input("x", input);
   check_input(op, x);
-  check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", pair_text(output));
+  check(output.h >= 1 && output.w >= 1, op, "output: expected values of at least 1, got {}", to_string(output));
   check(output.h <= kMaxPixels && output.w <= kMaxPixels, op, "output: expected values of at most {}, got {}",
-        kMaxPixels, pair_text(output));
+        kMaxPixels, to_string(output));
   op.describe({{"output", Sizes{output.h, output.w}}});
   return average_pool(
       op, x,

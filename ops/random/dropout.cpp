@@ -52,7 +52,7 @@ Tensor factors(const Op& op, const Tensor& x, Sizes sizes, double rate, Generato
 }  // namespace
 
 Tensor dropout(const Tensor& input, double rate, bool training, Generator& generator) {
-  const Op op("dropout");
+  const Op op(named<"dropout">);
   const Tensor x = op.input("x", input);
   check_arguments(op, x, rate);
   if (!training || rate == 0) {
@@ -66,7 +66,7 @@ Tensor dropout(const Tensor& input, double rate, bool training, Generator& gener
 }
 
 Tensor drop_path(const Tensor& input, double rate, bool training, Generator& generator) {
-  const Op op("drop_path");
+  const Op op(named<"drop_path">);
   const Tensor x = op.input("x", input);
   check_arguments(op, x, rate);
   check(x.rank() >= 1, op, "x: expected rank 1 or more (axis 0 counts samples), got rank 0");

@@ -86,7 +86,7 @@ Tensor sum_times(Op& op, const Tensor& x, const Plan& plan, bool keepdim, double
 }  // namespace
 
 Tensor sum(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  Op op("sum");
+  Op op(named<"sum">);
   const Tensor x = op.input("x", input);
   const Plan plan = make_plan(op, x, axes);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
@@ -96,7 +96,7 @@ Tensor sum(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
 }
 
 Tensor mean(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  Op op("mean");
+  Op op(named<"mean">);
   const Tensor x = op.input("x", input);
   const Plan plan = make_plan(op, x, axes);
   check_floating(op, "x", x);
@@ -104,7 +104,7 @@ Tensor mean(const Tensor& input, const Axes& axes, const ReduceOptions& options)
 }
 
 Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
-  Op op("var");
+  Op op(named<"var">);
   const Tensor x = op.input("x", input);
   const Plan plan = make_plan(op, x, axes);
   check_floating(op, "x", x);
@@ -135,7 +135,7 @@ Tensor var(const Tensor& input, const Axes& axes, const VarOptions& options) {
 }
 
 Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  Op op("max");
+  Op op(named<"max">);
   const Tensor x = op.input("x", input);
   const Plan plan = make_plan(op, x, axes);
   check(plan.count > 0, op, "x: expected at least one element to reduce, got sizes {}, axes {}", x.sizes(), plan.axes);
@@ -208,7 +208,7 @@ Tensor prod_backward(const Tensor& x, const Tensor& dy, const Plan& plan) {
 }  // namespace
 
 Tensor prod(const Tensor& input, const Axes& axes, const ReduceOptions& options) {
-  Op op("prod");
+  Op op(named<"prod">);
   const Tensor x = op.input("x", input);
   if (!is_floating(x.dtype()) && x.dtype() != DType::int64) {
     return prod(to(x, DType::int64), axes, options);
@@ -258,7 +258,7 @@ Tensor argmax(const Tensor& x, int64_t axis, const ArgmaxOptions& options) {
 }
 
 MaxAlong max_along(const Tensor& input, int64_t axis, const ArgmaxOptions& options) {
-  const Op op("max_along");
+  const Op op(named<"max_along">);
   const Tensor x = op.input("x", input);
   if (x.rank() == 0) {
     return max_along(reshape(x, {1}), axis, {.last = options.last});

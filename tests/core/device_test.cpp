@@ -2,9 +2,11 @@
 
 #include "base/error.h"
 #include "core/allocator.h"
+#include "core/anomaly.h"
 #include "core/by_device.h"
 #include "core/device_functions.h"
 #include "core/kernels.h"
+#include "core/op.h"
 #include "cuda_devices.h"
 #include "error_text.h"
 #include "support.h"

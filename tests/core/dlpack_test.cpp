@@ -1,6 +1,7 @@
 #include "core/dlpack.h"
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/op.h"
 #include "core/tape.h"
 
 #include <dlpack/dlpack.h>

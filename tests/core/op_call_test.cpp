@@ -1,6 +1,7 @@
 #include "core/copy.h"
 #include "core/event.h"
 #include "core/factory.h"
+#include "core/op.h"
 #include "core/op_profile.h"
 #include "core/tape.h"
 

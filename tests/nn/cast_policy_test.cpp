@@ -3,10 +3,14 @@
 #include "base/error.h"
 #include "error_text.h"
 #include "files.h"
+#include "paths.h"
 
 #include <doctest/doctest.h>
 
-#include <fstream>
+#include <map>
+#include <regex>
+#include <string>
+#include <vector>
 
 using namespace norma;
 using namespace norma::nn;
@@ -22,6 +26,39 @@ TEST_CASE("cast policy: the default") {
   }
   for (const char* op : {"batch_norm", "layer_norm_2d", "group_norm", "relu", "gelu", "add", "sum", "max_pool2d"}) {
     CHECK(policy.rule(op) == CastRule::keep);
+  }
+}
+
+namespace {
+
+/// The texts of the .cpp files of ops/.
+std::vector<std::string> sources_of_ops() {
+  std::vector<std::string> texts;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test::source_folder() / "ops")) {
+    if (entry.path().extension() == ".cpp") {
+      texts.push_back(test::read_file(entry.path()));
+    }
+  }
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("cast policy: an op says its name and its rule once, and every program knows it") {
+  const std::regex name(R"re((?:named|OpName)<"([a-z0-9_]+)"(?:, CastRule::([a-z0-9]+))?>)re");
+  std::map<std::string, std::string> rules;
+  for (const std::string& text : sources_of_ops()) {
+    for (std::sregex_iterator found(text.begin(), text.end(), name), end; found != end; ++found) {
+      const std::string rule = (*found)[2].matched ? (*found)[2].str() : "keep";
+      const auto [op, fresh] = rules.emplace((*found)[1], rule);
+      CHECK_MESSAGE(op->second == rule, op->first);
+    }
+  }
+  CHECK(rules.size() >= 60);
+  const CastPolicy policy;
+  for (const auto& [op, rule] : rules) {  // this program does not call all of them: ops/families.cpp links them
+    INFO(op);
+    CHECK(policy.find(op) == cast_rule_from_string(rule));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "ops/reduce/reduce.h"
 
+#include "core/anomaly.h"
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "core/tape.h"

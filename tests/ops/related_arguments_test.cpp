@@ -1,4 +1,4 @@
-#include "core/tape.h"
+#include "core/op.h"
 #include "ops/map_norm/norms.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"

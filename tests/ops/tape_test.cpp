@@ -1,5 +1,6 @@
 #include "core/op.h"
 
+#include "core/anomaly.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "ops/pointwise/pointwise.h"
@@ -360,11 +361,11 @@ TEST_CASE("tape: the summary counts saved bytes once") {
   CHECK(tape.nodes().size() == 5);
   CHECK(tape.saved_bytes() == 800);  // `a` is saved twice and lives once
   const std::string summary = tape.summary();
-  CHECK(summary.find("square                       float64          2        800 B") != std::string::npos);
-  CHECK(summary.find("total                                         5        800 B") != std::string::npos);
+  CHECK(summary.find("square                       float64          2    800 bytes") != std::string::npos);
+  CHECK(summary.find("total                                         5    800 bytes") != std::string::npos);
   const std::string picture = tape.graphviz();
   CHECK(picture.find("digraph tape") == 0);
-  CHECK(picture.find("label = \"square\\nsaves 800 B\"") != std::string::npos);
+  CHECK(picture.find("label = \"square\\nsaves 800 bytes\"") != std::string::npos);
   y.backward();
   CHECK(tape.summary().find("square                       float64          2     released\n") != std::string::npos);
   CHECK(tape.summary().find("total                                         5     released\n") != std::string::npos);
@@ -379,15 +380,15 @@ TEST_CASE("tape: the picture names leaves, and is the same text each time") {
   };
   CHECK(picture("a \"w\\") ==
         "digraph tape {\n  rankdir = BT;\n  node [shape = box];\n"
-        "  op1 [label = \"mul\\nsaves 0 B\"];\n"
+        "  op1 [label = \"mul\\nsaves 0 bytes\"];\n"
         "  leaf1 [shape = ellipse, label = \"leaf 1\\n[2]\"];\n"
         "  leaf1 -> op1;\n"
         "  leaf2 [shape = ellipse, label = \"a \\\"w\\\\\\n[2]\"];\n"
         "  leaf2 -> op1;\n"
-        "  op2 [label = \"mul\\nsaves 16 B\"];\n"
+        "  op2 [label = \"mul\\nsaves 16 bytes\"];\n"
         "  op1 -> op2 [label = \"[2]\"];\n"
         "  leaf1 -> op2;\n"
-        "  op3 [label = \"sum\\nsaves 0 B\"];\n"
+        "  op3 [label = \"sum\\nsaves 0 bytes\"];\n"
         "  op2 -> op3 [label = \"[2]\"];\n"
         "}\n");
   CHECK(picture("w") == picture("w"));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "core/op.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/reduce/reduce.h"
 #include "support.h"
