@@ -427,6 +427,11 @@ bool same_but_seed(const Settings& a, const Settings& b) {
   return all_but_seed(a) == all_but_seed(b);
 }
 
+bool is_a_guess(const Fit& fit) {
+  const std::optional<double> margin = guessing_margin(fit.classes, fit.images);
+  return margin && !(fit.loss < std::log(static_cast<double>(fit.classes)) - *margin);
+}
+
 const Trial* best_trial(const Tuning& tuning) {
   const Trial* best = nullptr;
   for (const Trial& trial : tuning.trials) {

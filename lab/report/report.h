@@ -37,12 +37,18 @@ struct Fit {
   int64_t images = 0;
   double accuracy = 0;  ///< in [0, 1]
   double loss = 0;
+  int64_t classes = 0;  ///< that the network chooses from; 0 in files of versions that did not keep them
 };
+
+/// True iff the loss does not show that the network looks at its images: it is no number, or not below the loss of a
+/// guess, log(classes), by more than guessing_margin(). False where that is not known.
+bool is_a_guess(const Fit& fit);
 
 /// One training run of a comparison, with its settings.
 struct Cell : Settings {
   CellState state = CellState::pending;
-  std::string reason;  ///< why it failed
+  std::string reason;         ///< why it failed
+  bool from_outside = false;  ///< it failed for want of memory, by an error of the system or at a signal
   // What follows is known of finished cells only.
   double accuracy = 0;  ///< on the test images, in [0, 1]
   double loss = 0;      ///< on the test images
