@@ -12,8 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
-#include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace norma::test {
@@ -53,8 +54,9 @@ inline void write_file(const std::filesystem::path& file, const std::string& byt
 }
 
 inline std::string read_file(const std::filesystem::path& file) {
-  std::ifstream input(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(input), {}};
+  std::ostringstream bytes;
+  bytes << std::ifstream(file, std::ios::binary).rdbuf();
+  return std::move(bytes).str();
 }
 
 inline std::string gzip(const std::string& bytes) {

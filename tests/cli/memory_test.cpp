@@ -29,10 +29,10 @@ const std::string kData = "--dataset shapes --test-images 4 --threads 1 -j 1 --o
 
 NORMA_LIMITED_TEST_CASE(
     "norma train: where memory does not suffice it says what did not fit, and the batch that would") {
-  for (const int64_t limit : {400'000, 700'000}) {
+  for (const int64_t limit : {250'000, 400'000}) {
     CAPTURE(limit);
     const TemporaryFolder folder;
-    const std::string run = "train --model resnet50 --opt sgd --images 256 " + kData;
+    const std::string run = "train --model resnet18 --opt sgd --images 256 " + kData;
     const std::string prefix = fmt::format("ulimit -v {};", limit);
     const Outcome outcome = run_norma(folder.path(), run + "--batch-size 256", prefix);
     CHECK(outcome.code == 2);
@@ -51,7 +51,7 @@ NORMA_LIMITED_TEST_CASE(
       const int64_t fits = std::max<int64_t>(std::stoll(found[3].str()) / 2, 2);
       const Outcome smaller = run_norma(
           folder.path(),
-          fmt::format("{} --images {} --batch-size {}", "train --model resnet50 --opt sgd " + kData, 2 * fits, fits),
+          fmt::format("{} --images {} --batch-size {}", "train --model resnet18 --opt sgd " + kData, 2 * fits, fits),
           prefix);
       CHECK_MESSAGE(smaller.code == 0, smaller.err);
     }
@@ -140,10 +140,10 @@ NORMA_LIMITED_TEST_CASE("norma bench: where memory does not suffice") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
                                     "bench --model resnet18 --img-size 64 --bench infer --num-warm-iter 0 "
-                                    "--num-bench-iter 1 --quiet --threads 1 -b 2048",
-                                    "ulimit -v 600000;");
+                                    "--num-bench-iter 1 --quiet --threads 1 -b 1024",
+                                    "ulimit -v 500000;");
   CHECK(outcome.code == 2);
-  CHECK_MESSAGE(outcome.err.starts_with("norma: bench: batch-size: 2048 images do not fit into memory ("), outcome.err);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: bench: batch-size: 1024 images do not fit into memory ("), outcome.err);
   CHECK_MESSAGE(outcome.err.find("; --batch-size ") != std::string::npos, outcome.err);
 }
 
@@ -151,7 +151,7 @@ NORMA_LIMITED_TEST_CASE("norma compare: a cell that does not fit is a result, an
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
                                     "compare --models resnet50,convnext_atto --norms batch --opt sgd --images 256 "
-                                    "--batch-size 256 --patch-size 4 --quiet " +
+                                    "--batch-size 256 --patch-size 4 --timing-rounds 0 --quiet " +
                                         kData,
                                     "ulimit -v 700000;");
   CHECK_MESSAGE(outcome.code == 1, outcome.err);
