@@ -135,6 +135,9 @@ struct Comparison {
   std::vector<PartOrigin> parts = {};  ///< those here, by number; environment, command, date are the first one's
 };
 
+/// "" for a finished cell, else "failed: …", "interrupted", "not started" or "in another part".
+std::string problem_of(const Cell& cell);
+
 /// True iff a part that is here has this cell.
 inline bool is_here(const Cell& cell) {
   return cell.state != CellState::elsewhere;
@@ -264,8 +267,6 @@ std::string format_spread(const Spread& spread, int digits, double factor = 1);
 std::string format_bytes(int64_t bytes);
 /// The machine in short: its CPU and threads, or its device.
 std::string machine_text(const train::Environment& environment);
-/// "25,557,032"
-std::string format_count(int64_t count);
 /// "3.1 % (1.4 to 5.0)"; if no difference was found "none found: 0.4 % (-0.7 to 1.5)"; "not known after 5 rounds", "not
 /// known yet: 8 of 24 rounds"; "–" for none.
 std::string format_tax(const std::optional<Decision>& tax);
