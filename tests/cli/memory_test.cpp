@@ -29,10 +29,10 @@ const std::string kData = "--dataset shapes --test-images 4 --threads 1 -j 1 --o
 
 NORMA_LIMITED_TEST_CASE(
     "norma train: where memory does not suffice it says what did not fit, and the batch that would") {
-  for (const int64_t limit : {250'000, 400'000}) {
+  for (const int64_t limit : {400'000, 700'000}) {
     CAPTURE(limit);
     const TemporaryFolder folder;
-    const std::string run = "train --model resnet18 --opt sgd --images 256 " + kData;
+    const std::string run = "train --model resnet50 --opt sgd --images 256 " + kData;
     const std::string prefix = fmt::format("ulimit -v {};", limit);
     const Outcome outcome = run_norma(folder.path(), run + "--batch-size 256", prefix);
     CHECK(outcome.code == 2);
@@ -51,7 +51,7 @@ NORMA_LIMITED_TEST_CASE(
       const int64_t fits = std::max<int64_t>(std::stoll(found[3].str()) / 2, 2);
       const Outcome smaller = run_norma(
           folder.path(),
-          fmt::format("{} --images {} --batch-size {}", "train --model resnet18 --opt sgd " + kData, 2 * fits, fits),
+          fmt::format("{} --images {} --batch-size {}", "train --model resnet50 --opt sgd " + kData, 2 * fits, fits),
           prefix);
       CHECK_MESSAGE(smaller.code == 0, smaller.err);
     }
