@@ -319,7 +319,7 @@ TEST_CASE("norma train, compare: a folder that is moved gets nothing more, nor d
   for (const auto& [command, file] :
        {std::pair<std::string, std::string>{
             "train --model convnext_atto --norm batch --images 4000000 --recovery-interval 20 ", "metrics.csv"},
-        {"compare --models convnext_atto --norms batch,layer2d --images 40 --timing-rounds 1000 ", "results.json"}}) {
+        {"compare --models convnext_atto --norms batch,layer2d --images 40 --timing-rounds 100 ", "results.json"}}) {
     CAPTURE(command);
     const pid_t program = test::start_norma(folder.path(), command + tiny);
     const Outcome outcome = test::signal_when(program, folder.path(), 0, [&, file = file] {
