@@ -23,13 +23,8 @@ int run(const State& state) {
   lab::judge::AuditOptions options = state.audit;
   lab::judge::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("audit") : state.output;
-  const auto check_free = [&] {
-    train::check_free("audit", folder, {"results.json", "results.csv", "costs.csv", "convolutions.csv", "table.txt"});
-  };
-  check_free();
-  train::make_output_folder("audit", folder);
-  const train::FolderLock lock("audit", folder);
-  check_free();
+  const train::FolderLock lock("audit", folder,
+                               {"results.json", "results.csv", "costs.csv", "convolutions.csv", "table.txt"});
   if (!state.running.quiet) {
     options.progress = [](const std::string& text) { train::say("{}\n", text); };
   }

@@ -26,13 +26,7 @@ int run(const State& state) {
   options.max_bytes = state.max_megabytes << 20;
   lab::bench::check_options(options);
   const std::filesystem::path folder = state.output.empty() ? new_run_folder("bench-norms") : state.output;
-  const auto check_free = [&] {
-    train::check_free("bench-norms", folder, {"results.csv", "results.json", "table.txt", "share.gp"});
-  };
-  check_free();
-  train::make_output_folder("bench-norms", folder);
-  const train::FolderLock lock("bench-norms", folder);
-  check_free();
+  const train::FolderLock lock("bench-norms", folder, {"results.csv", "results.json", "table.txt", "share.gp"});
   if (!state.running.quiet) {
     options.log = [](const std::string& line) { train::say("{}\n", line); };
   }

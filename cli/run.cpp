@@ -80,6 +80,7 @@ int run(const State& state) {
   options.num_classes = state.num_classes;
   options.in_channels = state.in_channels;
   options.patch_size = state.patch_size;
+  options.initialize = false;
   const auto model = models::create_model(recipe.model, options);
   if (nn::has_lazy_norms()) {
     nn::make_lazy_parameters(*model, images.sizes());

@@ -31,7 +31,7 @@ struct ModelOptions {
   /// ViT: height and width of the images, 224 by default. Other networks take any, and have no use for it.
   std::optional<int64_t> image_size = {};
   std::string global_pool = {};     ///< ViT: what the classifier gets, "token" (the default) or "avg"
-  std::string qk_norm = {};         ///< ViT: the norm of queries and keys, over the channels of a head; "": none
+  std::string qk_norm = {};         ///< ViT: norm of queries and keys, over the channels of a head; "", "none": no such
   bool qkv_bias = true;             ///< ViT: queries, keys and values have a bias
   double pos_drop = 0;              ///< ViT: rate of the dropout behind the positions, timm's pos_drop_rate
   uint64_t seed = 0;                ///< of the start values, which depend on it alone

@@ -214,7 +214,9 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
     return nn::with_default(nn::parse_norm(spec), "eps", std::string(kVitEps));
   };
   const Build build{.norm = norm_of(options.norm.empty() ? std::string(kVitNorm) : options.norm),
-                    .qk_norm = options.qk_norm.empty() ? std::nullopt : std::optional(norm_of(options.qk_norm)),
+                    .qk_norm = options.qk_norm.empty() || options.qk_norm == "none"
+                                   ? std::nullopt
+                                   : std::optional(norm_of(options.qk_norm)),
                     .heads = config.heads,
                     .layer_scale = options.layer_scale.value_or(0),
                     .qkv_bias = options.qkv_bias,

@@ -192,6 +192,17 @@ void HeldFolder::write_text(const std::string& name, std::string_view text) cons
   write_text_file(op_, folder_ / name, text);
 }
 
+namespace {
+
+const std::filesystem::path& made_free(std::string_view op, const std::filesystem::path& folder,
+                                       std::initializer_list<const char*> names) {
+  check_free(op, folder, names);
+  make_output_folder(op, folder);
+  return folder;
+}
+
+}  // namespace
+
 FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder) : HeldFolder(op, folder) {
   for (;;) {
     const int opened = ::openat(descriptor(), kLockName, O_RDWR | O_CREAT | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -215,6 +226,12 @@ FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder)
   if (::ftruncate(lock_, 0) == 0 && ::pwrite(lock_, process.data(), process.size(), 0) < 0) {
     errno = 0;
   }
+}
+
+FolderLock::FolderLock(std::string_view op, const std::filesystem::path& folder,
+                       std::initializer_list<const char*> names)
+    : FolderLock(op, made_free(op, folder, names)) {
+  check_free(op, folder, names);  // another process may have written since
 }
 
 FolderLock::~FolderLock() {

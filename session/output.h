@@ -113,6 +113,8 @@ class FolderLock : public HeldFolder {
   /// Throws Error "op: 'FOLDER' is being written by another process (PID)", and Error when the folder cannot be
   /// written. A file system without locks lets every process in.
   FolderLock(std::string_view op, const std::filesystem::path& folder);
+  /// For results in files of these names: makes the folder, too. Throws Error as check_free() and make_output_folder().
+  FolderLock(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

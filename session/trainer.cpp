@@ -325,7 +325,7 @@ bool ObservedLoop::evaluate() {
   Evaluation ema_test;
   if (run_.ema) {
     if (!ema_model_) {
-      ema_model_ = make_model(run_.recipe, run_.train_set->info().num_classes());
+      ema_model_ = make_model(run_.recipe, run_.train_set->info().num_classes(), /* initialize= */ false);
     }
     load_averages(run_, *ema_model_);
     ema_test = evaluate_on_test_images(run_, *ema_model_, options_.workers);
@@ -433,7 +433,7 @@ Evaluation Trainer::evaluate_test() {
 
 void Trainer::take_averages(int64_t batches) {
   const std::shared_ptr<nn::Module> averaged =
-      make_model(in_full_precision(state_.recipe), state_.train_set->info().num_classes());
+      make_model(in_full_precision(state_.recipe), state_.train_set->info().num_classes(), /* initialize= */ false);
   load_averages(state_, *averaged);
   if (batches > 0) {
     freeze(*averaged, state_.recipe);  // frozen statistics stay as they are

@@ -125,6 +125,7 @@ class Trainer {
   [[nodiscard]] const std::shared_ptr<nn::Module>& model() const { return state_.model; }
   [[nodiscard]] const Recipe& recipe() const { return state_.recipe; }
   [[nodiscard]] const Precision& precision() const { return state_.precision; }
+  [[nodiscard]] int64_t classes() const { return state_.train_set->info().num_classes(); }
   [[nodiscard]] int64_t step() const { return state_.step; }
   [[nodiscard]] int64_t total_steps() const { return state_.total_steps(); }
   [[nodiscard]] int64_t steps_per_epoch() const { return state_.steps_per_epoch(); }

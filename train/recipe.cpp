@@ -171,6 +171,9 @@ Recipe recipe_from_json(const std::string& text, const std::string& where) {
       }
     }
   }
+  if (recipe.qk_norm == kNone) {  // as versions before had it
+    recipe.qk_norm.clear();
+  }
   return recipe;
 }
 

@@ -91,7 +91,7 @@ TrainingState::TrainingState(Recipe of_run, std::shared_ptr<parallel::ProcessGro
   precision = precision_of(recipe);
   train_set = make_dataset(recipe, data::Split::train);
   test_set = make_dataset(recipe, data::Split::test);
-  model = make_model(in_full_precision(recipe), train_set->info().num_classes());
+  model = make_model(in_full_precision(recipe), train_set->info().num_classes(), /* initialize= */ !resumed);
   if (!resumed && !recipe.initial_checkpoint.empty()) {
     if (recipe.convert_norm == Recipe{}.convert_norm) {
       initial = load_initial_weights(*model, recipe);

@@ -348,11 +348,6 @@ std::string_view direction(bool backward) {
   return backward ? "backward" : "forward";
 }
 
-/// "64x128x28x28"
-std::string sizes_text(const Sizes& sizes) {
-  return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
-}
-
 /// A summary of some rows' shares, and the place of the lowest.
 struct Summary {
   std::vector<double> all;

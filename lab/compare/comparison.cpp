@@ -22,6 +22,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <numeric>
 #include <optional>
 #include <system_error>
@@ -191,7 +192,9 @@ class CellRun {
   }
 
   /// Expects a finished run.
-  [[nodiscard]] Fit fit() const { return {.images = fit_.images, .accuracy = fit_.accuracy, .loss = fit_.loss}; }
+  [[nodiscard]] Fit fit() const {
+    return {.images = fit_.images, .accuracy = fit_.accuracy, .loss = fit_.loss, .classes = trainer_->classes()};
+  }
 
   /// The record so far; none if the first step has not ended.
   [[nodiscard]] std::optional<Telemetry> record() const {
@@ -293,6 +296,13 @@ class CellRun {
   double interval_ = options_.checkpoint_seconds;
   bool warned_ = false;
 };
+
+/// True iff the network is not what made a run fail.
+bool is_from_outside(const std::exception& error) {
+  return dynamic_cast<const OutOfMemory*>(&error) != nullptr ||
+         dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+         dynamic_cast<const std::system_error*>(&error) != nullptr || train::interrupted();
+}
 
 /// Runs the rounds of timing that are due before a cell, or at the end, on the first batch of the data.
 void time_norms_before(size_t cell, Comparison& comparison, const ComparisonOptions& options) {
@@ -448,12 +458,14 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     }
     const std::string label = fmt::format("[{}/{}] {}", number, here, label_of(comparison, cell));
     cell.reason.clear();
+    cell.from_outside = false;
     try {
       run_cell(i, comparison, options, label);
     } catch (const std::exception& e) {
       train::rethrow_unless_agreed(*options.group);
       cell.state = CellState::failed;
       cell.reason = e.what();
+      cell.from_outside = is_from_outside(e);
       if (!options.quiet) {
         train::say("{}  failed: {}\n", label, cell.reason);
       }

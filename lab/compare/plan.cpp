@@ -48,7 +48,8 @@ ComparisonOptions completed(ComparisonOptions options) {
       take_option(recipe, "compare", name, word);
       if (option != nullptr) {  // 0.05 and 5e-2 are one value
         option->check_value(recipe);
-        word = option->items(recipe).front();
+        const std::vector<std::string> items = option->items(recipe);
+        word = items.empty() ? train::kNone : items.front();
       }
     }
     check_each_once("compare", name, words);

@@ -19,11 +19,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// "16x12x18x17"
-std::string sizes_text(const Sizes& sizes) {
-  return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
-}
-
 /// JSON has no infinities and no NaN, so they are texts.
 Json number(double value) {
   return std::isfinite(value) ? Json(value) : Json(std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");

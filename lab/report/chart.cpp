@@ -450,11 +450,7 @@ std::string tick_text(double tick, const std::vector<double>& ticks) {
   if (std::abs(tick) < 1e4 || std::abs(tick) >= 1e12) {
     return fmt::format("{:.6g}", tick);
   }
-  std::string text = fmt::format("{:.0f}", std::abs(tick));
-  for (size_t place = text.size(); place > 3; place -= 3) {
-    text.insert(place - 3, ",");
-  }
-  return (tick < 0 ? "-" : "") + text;
+  return (tick < 0 ? "-" : "") + format_count(std::llrint(std::abs(tick)));
 }
 
 std::string style_class(size_t style) {

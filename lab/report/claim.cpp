@@ -25,8 +25,9 @@ struct Measured {
   std::optional<Scatter> scatter = {};  ///< none: no pair of runs, or runs may still come
   bool waiting = false;
   int64_t runs = 0;         ///< Sign::fails: those that have ended
-  int64_t failed = 0;       ///< and those of them that failed
+  int64_t failed = 0;       ///< those of them that failed to train
   std::string reason = {};  ///< of the first of these
+  int64_t outside = 0;      ///< and those that say nothing (Cell::from_outside)
 };
 
 constexpr const char* kLr = "lr";
@@ -98,20 +99,40 @@ Scatter scatter_by(Expectation::Measure measure, const std::vector<PairedRun>& a
   return scatter_of(differences);
 }
 
+/// Why a run did not train; none: it did, or what ended it says nothing.
+std::optional<std::string> failure_of(const Cell& cell) {
+  if (cell.state == CellState::failed) {
+    return cell.from_outside ? std::nullopt : std::optional(cell.reason);
+  }
+  if (!cell.fit || !is_a_guess(*cell.fit)) {
+    return std::nullopt;
+  }
+  return fmt::format("its loss on training images, {:.3f}, is that of a guess among {} classes", cell.fit->loss,
+                     cell.fit->classes);
+}
+
+/// Counts the runs that failed to train.
+void count_failures(const Comparison& comparison, const Settings& place, Measured& measured) {
+  for (const Cell& cell : comparison.cells) {
+    if (!same_but_seed(cell, place)) {
+      continue;
+    }
+    measured.waiting |= cell.state != CellState::failed && cell.state != CellState::finished;
+    ++measured.runs;
+    measured.outside += cell.state == CellState::failed && cell.from_outside ? 1 : 0;
+    if (const std::optional<std::string> reason = failure_of(cell)) {
+      measured.reason = measured.failed == 0 ? *reason : measured.reason;
+      ++measured.failed;
+    }
+  }
+}
+
 Measured measure(const Comparison& comparison, const Settings& place, const Expectation& expected) {
   Measured measured{
       .expectation = &expected,
       .where = expected.axis.empty() && expected.with.empty() ? group_label(comparison, place) : place.model};
   if (expected.sign == Sign::fails) {
-    for (const Cell& cell : comparison.cells) {
-      if (cell.norm == expected.norm && same_but_seed(cell, place)) {
-        const bool failed = cell.state == CellState::failed;
-        measured.waiting |= !failed && cell.state != CellState::finished;
-        ++measured.runs;
-        measured.failed += failed ? 1 : 0;
-        measured.reason = failed && measured.reason.empty() ? cell.reason : measured.reason;
-      }
-    }
+    count_failures(comparison, place, measured);
     return measured;
   }
   const PairedRuns at = pairs_at(comparison, place, expected, expected.at);
@@ -171,7 +192,9 @@ Verdict::State state_of(const Measured& measured, const Decision& decision) {
     return Verdict::State::waiting;
   }
   if (measured.expectation->sign == Sign::fails) {
-    return measured.failed > 0 ? Verdict::State::supported : Verdict::State::contradicted;
+    return measured.failed > 0    ? Verdict::State::supported
+           : measured.outside > 0 ? Verdict::State::undecided
+                                  : Verdict::State::contradicted;
   }
   if (!decision.known()) {
     return Verdict::State::undecided;
@@ -226,8 +249,10 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
     return text + ": runs are missing";
   }
   if (expected.sign == Sign::fails) {
-    return fmt::format("{}: {} of {} runs failed{}{}", text, measured.failed, measured.runs,
-                       measured.reason.empty() ? "" : ", the first as ", measured.reason);
+    return fmt::format(
+        "{}: {} of {} runs failed{}{}{}", text, measured.failed, measured.runs,
+        measured.reason.empty() ? "" : ", the first as ", measured.reason,
+        measured.outside == 0 ? "" : fmt::format("; {} ended for another reason than the network", measured.outside));
   }
   if (!measured.scatter) {
     return text + ": no two runs of the same seed";

@@ -116,6 +116,14 @@ std::optional<double> median_seconds(const Timing& timing, const std::string& no
 
 }  // namespace
 
+Decision without_sign(Decision decision) {
+  if (decision.difference < 0) {
+    decision.difference = -decision.difference;
+    decision.low = -std::exchange(decision.high, -decision.low);
+  }
+  return decision;
+}
+
 PairedRuns paired_runs(const Comparison& comparison, const Settings& row, const Settings& reference) {
   std::vector<const Cell*> cells;
   std::vector<const Cell*> others;

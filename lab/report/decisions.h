@@ -66,6 +66,9 @@ const Timing* finished_timing(const Comparison& comparison, const Settings& row)
 /// Seconds of a row's training step, of the same rounds and by the same rule; none before they are made.
 std::optional<double> seconds_of_step(const Comparison& comparison, const Settings& row);
 
+/// The same with the other sign where the difference is below 0: a loss as a gain.
+Decision without_sign(Decision decision);
+
 /// How the difference between a norm and its reference changes from one value of an axis to another, where all else is
 /// the same: a difference of differences, seed by seed.
 struct Interaction {

@@ -379,15 +379,6 @@ std::string one_seed(const Comparison& comparison, const std::vector<GroupRows>&
              : fmt::format("On these images, {} of {} networks differ from batch norm's.", differ, pairs);
 }
 
-/// The decision about the gain, from that about the loss.
-Decision negated(const Decision& tax) {
-  Decision gained = tax;
-  gained.difference = -tax.difference;
-  gained.low = -tax.high;
-  gained.high = -tax.low;
-  return gained;
-}
-
 /// True iff a decision is known for each row that has one, and for at least one row.
 bool all_known(const GroupRows& rows, std::optional<Decision> Row::*decision) {
   bool any = false;
@@ -411,7 +402,7 @@ std::vector<std::string> tax_sentences(const GroupRows& rows, const train::Recip
       const bool costs = row.tax->difference > 0;
       (costs ? more : less)
           .push_back(train::norm_label(row.norm, recipe) + (costs ? " costs " : " is faster than batch norm by ") +
-                     format_share(costs ? *row.tax : negated(*row.tax)));
+                     format_share(without_sign(*row.tax)));
     }
   }
   std::vector<std::string> sentences;
@@ -432,8 +423,7 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::
   std::vector<std::string> different;
   for (const Row& row : rows) {
     if (row.accuracy_difference && row.accuracy_difference->found()) {
-      const Decision more =
-          row.accuracy_difference->difference > 0 ? *row.accuracy_difference : negated(*row.accuracy_difference);
+      const Decision more = without_sign(*row.accuracy_difference);
       different.push_back(fmt::format("{} is {:.1f} points ({:.1f} to {:.1f}) {} accurate than batch norm",
                                       train::norm_label(row.norm, recipe), more.difference, more.low, more.high,
                                       row.accuracy_difference->difference > 0 ? "more" : "less"));

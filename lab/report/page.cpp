@@ -96,24 +96,18 @@ Facts machine_of(const Comparison& comparison) {
 
 Fold run_details(const PageRow& row, const Cell& cell) {
   Fold fold{.summary = fmt::format("{}, seed {}: ", row.label, cell.seed), .blocks = {}};
-  switch (cell.state) {
-    case CellState::finished: {
-      fold.summary += fmt::format("{:.2f} %, test loss {:.4f}", 100 * cell.accuracy, cell.loss);
-      const std::string process =
-          cell.peak_resident > 0 ? fmt::format(", {} of the process", format_bytes(cell.peak_resident)) : "";
-      // Rates of runs met different moments of the machine: beside those of the table they would contradict.
-      const std::string rate =
-          row.row.rate_in_turns ? "" : fmt::format(", {:.1f} images per second", cell.images_per_second);
-      fold.blocks.emplace_back(
-          Note{.text = fmt::format("{} steps in {:.0f} s{}; at most {} of tensors{}; {} parameters.",
-                                   format_count(static_cast<int64_t>(cell.losses.size())), cell.seconds, rate,
-                                   format_bytes(cell.peak_bytes), process, format_count(cell.parameters))});
-      break;
-    }
-    case CellState::failed: fold.problem = "failed: " + cell.reason; break;
-    case CellState::interrupted: fold.summary += "interrupted"; break;
-    case CellState::pending: fold.summary += "not started"; break;
-    case CellState::elsewhere: fold.summary += "in another part"; break;
+  (cell.state == CellState::failed ? fold.problem : fold.summary) += problem_of(cell);
+  if (cell.state == CellState::finished) {
+    fold.summary += fmt::format("{:.2f} %, test loss {:.4f}", 100 * cell.accuracy, cell.loss);
+    const std::string process =
+        cell.peak_resident > 0 ? fmt::format(", {} of the process", format_bytes(cell.peak_resident)) : "";
+    // Rates of runs met different moments of the machine: beside those of the table they would contradict.
+    const std::string rate =
+        row.row.rate_in_turns ? "" : fmt::format(", {:.1f} images per second", cell.images_per_second);
+    fold.blocks.emplace_back(
+        Note{.text = fmt::format("{} steps in {:.0f} s{}; at most {} of tensors{}; {} parameters.",
+                                 format_count(static_cast<int64_t>(cell.losses.size())), cell.seconds, rate,
+                                 format_bytes(cell.peak_bytes), process, format_count(cell.parameters))});
   }
   fold.blocks.emplace_back(Code{repeat_command(*row.source->comparison, cell)});
   return fold;

@@ -27,26 +27,18 @@ Spread spread_of(const std::vector<double>& values) {
           .deviation = values.size() > 1 ? std::optional(std::sqrt(scatter.seed_variance)) : std::nullopt};
 }
 
-std::string problem_of(const std::vector<const Cell*>& cells) {
-  for (const Cell* cell : cells) {
-    switch (cell->state) {
-      case CellState::finished: break;
-      case CellState::failed: return "failed: " + cell->reason;
-      case CellState::interrupted: return "interrupted";
-      case CellState::pending: return "not started";
-      case CellState::elsewhere: return "in another part";
-    }
-  }
-  return "";
-}
-
 Row row_of(const std::vector<const Cell*>& cells) {
   Row row;
   static_cast<Settings&>(row) = *cells.front();
-  row.problem = problem_of(cells);
   row.seeds = static_cast<int64_t>(cells.size());
-  std::vector<const Cell*> finished =
-      filtered(cells, [](const Cell* one) { return one->state == CellState::finished; });
+  std::vector<const Cell*> finished;
+  for (const Cell* cell : cells) {
+    if (cell->state == CellState::finished) {
+      finished.push_back(cell);
+    } else if (row.problem.empty()) {
+      row.problem = problem_of(*cell);
+    }
+  }
   const auto over_seeds = [&](double Cell::*figure) { return spread_of(mapped(finished, figure)); };
   row.finished = static_cast<int64_t>(finished.size());
   row.accuracy = over_seeds(&Cell::accuracy);
@@ -247,6 +239,17 @@ std::string_view to_string(CellState state) {
   return "unknown";
 }
 
+std::string problem_of(const Cell& cell) {
+  switch (cell.state) {
+    case CellState::finished: break;
+    case CellState::failed: return "failed: " + cell.reason;
+    case CellState::interrupted: return "interrupted";
+    case CellState::pending: return "not started";
+    case CellState::elsewhere: return "in another part";
+  }
+  return "";
+}
+
 std::vector<Row> summarize(const Comparison& comparison) {
   std::vector<std::vector<const Cell*>> groups;  // of cells that differ in the seed alone
   for (const Cell& cell : comparison.cells) {
@@ -281,18 +284,6 @@ std::string format_spread(const Spread& spread, int digits, double factor) {
 std::string format_bytes(int64_t bytes) {
   const auto value = static_cast<double>(bytes);
   return value >= 1e9 ? fmt::format("{:.2f} GB", value / 1e9) : fmt::format("{:.0f} MB", value / 1e6);
-}
-
-std::string format_count(int64_t count) {
-  const std::string digits = std::to_string(count);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) {
-      text += ',';
-    }
-    text += digits[i];
-  }
-  return text;
 }
 
 std::string format_tax(const std::optional<Decision>& tax) {
@@ -425,6 +416,11 @@ bool same_but_seed(const Settings& a, const Settings& b) {
     return std::tie(s.model, s.norm, s.batch_size, s.lr, s.precision, s.format, s.dataset, s.options);
   };
   return all_but_seed(a) == all_but_seed(b);
+}
+
+bool is_a_guess(const Fit& fit) {
+  const std::optional<double> margin = guessing_margin(fit.classes, fit.images);
+  return margin && !(fit.loss < std::log(static_cast<double>(fit.classes)) - *margin);
 }
 
 const Trial* best_trial(const Tuning& tuning) {

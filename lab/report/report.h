@@ -37,12 +37,18 @@ struct Fit {
   int64_t images = 0;
   double accuracy = 0;  ///< in [0, 1]
   double loss = 0;
+  int64_t classes = 0;  ///< that the network chooses from; 0 in files of versions that did not keep them
 };
+
+/// True iff the loss does not show that the network looks at its images: it is no number, or not below the loss of a
+/// guess, log(classes), by more than guessing_margin(). False where that is not known.
+bool is_a_guess(const Fit& fit);
 
 /// One training run of a comparison, with its settings.
 struct Cell : Settings {
   CellState state = CellState::pending;
-  std::string reason;  ///< why it failed
+  std::string reason;         ///< why it failed
+  bool from_outside = false;  ///< it failed for want of memory, by an error of the system or at a signal
   // What follows is known of finished cells only.
   double accuracy = 0;  ///< on the test images, in [0, 1]
   double loss = 0;      ///< on the test images
@@ -128,6 +134,9 @@ struct Comparison {
   int64_t part_count = 0;              ///< the parts into which the cells were dealt; 0: it was not divided
   std::vector<PartOrigin> parts = {};  ///< those here, by number; environment, command, date are the first one's
 };
+
+/// "" for a finished cell, else "failed: …", "interrupted", "not started" or "in another part".
+std::string problem_of(const Cell& cell);
 
 /// True iff a part that is here has this cell.
 inline bool is_here(const Cell& cell) {
@@ -258,8 +267,6 @@ std::string format_spread(const Spread& spread, int digits, double factor = 1);
 std::string format_bytes(int64_t bytes);
 /// The machine in short: its CPU and threads, or its device.
 std::string machine_text(const train::Environment& environment);
-/// "25,557,032"
-std::string format_count(int64_t count);
 /// "3.1 % (1.4 to 5.0)"; if no difference was found "none found: 0.4 % (-0.7 to 1.5)"; "not known after 5 rounds", "not
 /// known yet: 8 of 24 rounds"; "–" for none.
 std::string format_tax(const std::optional<Decision>& tax);

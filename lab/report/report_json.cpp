@@ -152,6 +152,9 @@ Json cell_to_json(const Cell& cell) {
   if (!cell.reason.empty()) {
     json["reason"] = cell.reason;
   }
+  if (cell.from_outside) {
+    json["from_outside"] = true;
+  }
   if (cell.state == CellState::finished) {
     json["accuracy"] = cell.accuracy;
     json["loss"] = cell.loss;
@@ -159,6 +162,9 @@ Json cell_to_json(const Cell& cell) {
     json["losses"] = cell.losses;
     if (cell.fit) {
       json["fit"] = {{"images", cell.fit->images}, {"accuracy", cell.fit->accuracy}, {"loss", cell.fit->loss}};
+      if (cell.fit->classes > 0) {
+        json["fit"]["classes"] = cell.fit->classes;
+      }
     }
     if (!cell.right.empty()) {
       json["right"] = {{"images", cell.right.size()}, {"bits", train::to_hex(cell.right)}};
@@ -236,11 +242,15 @@ void check_accuracy(double accuracy, const std::string& where) {
 }
 
 Fit read_fit(const nlohmann::json& json, const std::string& where) {
-  const Fit fit{.images = data::json_field<int64_t>(where, json, "images"),
-                .accuracy = data::json_field<double>(where, json, "accuracy"),
-                .loss = read_loss(json, where)};
+  Fit fit{.images = data::json_field<int64_t>(where, json, "images"),
+          .accuracy = data::json_field<double>(where, json, "accuracy"),
+          .loss = read_loss(json, where)};
   check(fit.images >= 1, where, "images: expected at least 1, got {}", fit.images);
   check_accuracy(fit.accuracy, where);
+  if (json.contains("classes")) {
+    fit.classes = data::json_field<int64_t>(where, json, "classes");
+    check_range(where, "classes", fit.classes, train::ranges::kClasses);
+  }
   return fit;
 }
 
@@ -251,6 +261,7 @@ Cell cell_from_json(const nlohmann::json& json, const std::string& where, int64_
   read_settings(json, where, version, cell);
   cell.state = value_named(where, "state", kStates, data::json_field<std::string>(where, json, "state"));
   read_if_there(json, where, "reason", cell.reason);
+  read_if_there(json, where, "from_outside", cell.from_outside);
   if (cell.state == CellState::finished) {
     cell.accuracy = data::json_field<double>(where, json, "accuracy");
     cell.loss = read_loss(json, where);

@@ -90,13 +90,14 @@ Settings timing_group(Settings settings) {
 
 const std::vector<OptionAxis>& option_axes() {
   static const std::vector<OptionAxis> axes = {
-      {.option = "opt", .flag = "optimizers", .changes_work = true},
-      {.option = "weight-decay", .flag = "weight-decays", .changes_work = false},
-      {.option = "qk-norm", .flag = "qk-norms", .changes_work = true},
-      {.option = "norm-placement", .flag = "norm-placements", .changes_work = true},
-      {.option = "train-images", .flag = "train-images", .changes_work = false},
+      {.option = "opt", .flag = "optimizers", .name = "optimizer", .changes_work = true},
+      {.option = "weight-decay", .flag = "weight-decays", .name = "weight decay", .changes_work = false},
+      {.option = "qk-norm", .flag = "qk-norms", .name = "QK-norm", .changes_work = true},
+      {.option = "norm-placement", .flag = "norm-placements", .name = "norm placement", .changes_work = true},
+      {.option = "train-images", .flag = "train-images", .name = "training images", .changes_work = false},
       {.option = kWeights,
        .flag = kWeights,
+       .name = kWeights,
        .changes_work = false,
        .words = {"last", "ema", kRecalibrated},
        .heading = "Optimization",
@@ -104,6 +105,7 @@ const std::vector<OptionAxis>& option_axes() {
                "with statistics that are made anew for it"},
       {.option = kStart,
        .flag = "starts",
+       .name = kStart,
        .changes_work = false,
        .words = {kScratch, "keep", "frozen", "fold", "calibrate"},
        .heading = "Weights at the start",
@@ -159,19 +161,18 @@ void take_option(train::Recipe& recipe, std::string_view op, const std::string& 
 }
 
 const std::vector<Axis>& further_axes() {
-  static const std::vector<Axis> axes = {
-      {.name = "dataset", .value = [](const Settings& s) { return s.dataset; }},
-      {.name = "batch size", .value = [](const Settings& s) { return fmt::format("{}", s.batch_size); }},
-      {.name = "lr", .value = [](const Settings& s) { return fmt::format("{}", s.lr); }},
-      {.name = "precision", .value = [](const Settings& s) { return s.precision; }},
-      {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }},
-      {.name = "optimizer", .value = [](const Settings& s) { return s.option("opt"); }},
-      {.name = "weight decay", .value = [](const Settings& s) { return s.option("weight-decay"); }},
-      {.name = "QK-norm", .value = [](const Settings& s) { return s.option("qk-norm"); }},
-      {.name = "norm placement", .value = [](const Settings& s) { return s.option("norm-placement"); }},
-      {.name = "training images", .value = [](const Settings& s) { return s.option("train-images"); }},
-      {.name = kWeights, .value = [](const Settings& s) { return s.option(kWeights); }},
-      {.name = kStart, .value = [](const Settings& s) { return s.option(kStart); }}};
+  static const std::vector<Axis> axes = [] {
+    std::vector<Axis> all = {
+        {.name = "dataset", .value = [](const Settings& s) { return s.dataset; }},
+        {.name = "batch size", .value = [](const Settings& s) { return fmt::format("{}", s.batch_size); }},
+        {.name = "lr", .value = [](const Settings& s) { return fmt::format("{}", s.lr); }},
+        {.name = "precision", .value = [](const Settings& s) { return s.precision; }},
+        {.name = "format", .value = [](const Settings& s) { return std::string(to_string(s.format)); }}};
+    for (const OptionAxis& one : option_axes()) {
+      all.push_back({.name = one.name, .value = [&one](const Settings& s) { return s.option(one.option); }});
+    }
+    return all;
+  }();
   return axes;
 }
 

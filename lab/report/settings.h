@@ -5,6 +5,7 @@
 #include "train/recipe_option.h"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -60,7 +61,7 @@ Settings timing_group(Settings settings);
 /// An axis of a grid.
 struct Axis {
   std::string_view name;  ///< for people: "batch size"
-  std::string (*value)(const Settings& settings);
+  std::function<std::string(const Settings& settings)> value;
 };
 
 /// An axis whose values are those of an option of the recipe, or of one that comparisons alone have. A comparison may
@@ -68,6 +69,7 @@ struct Axis {
 struct OptionAxis {
   const char* option;  ///< "opt"
   const char* flag;    ///< its name on the command line, beside the option's: "optimizers"
+  const char* name;    ///< Axis::name
   bool changes_work;   ///< a step takes another time with another value
   // An axis that comparisons alone have says these, too:
   std::vector<std::string> words = {};  ///< empty: an option of the recipe

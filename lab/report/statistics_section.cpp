@@ -221,16 +221,14 @@ std::string interaction_note(const Comparison& comparison) {
   int64_t none = 0;
   const std::vector<Interaction> all = interactions_of(comparison);
   for (const Interaction& one : all) {
-    const Decision& decision = one.decision;
-    if (decision.found()) {
-      const bool gains = decision.difference > 0;
-      const double low = gains ? decision.low : -decision.high;
-      const double high = gains ? decision.high : -decision.low;
+    if (one.decision.found()) {
+      const bool gains = one.decision.difference > 0;
+      const Decision by = without_sign(one.decision);
       found.push_back(fmt::format("from {} {} to {}, {} {} {:.1f} points ({:.1f} to {:.1f}) {} batch norm{}", one.axis,
-                                  one.from, one.to, one.norm, gains ? "gains" : "loses", std::abs(decision.difference),
-                                  low, high, gains ? "on" : "to", one.place.empty() ? "" : " in " + one.place));
+                                  one.from, one.to, one.norm, gains ? "gains" : "loses", by.difference, by.low, by.high,
+                                  gains ? "on" : "to", one.place.empty() ? "" : " in " + one.place));
     }
-    none += decision.state == Decision::State::none_found ? 1 : 0;
+    none += one.decision.state == Decision::State::none_found ? 1 : 0;
   }
   if (found.empty()) {
     return none == 0 ? "" : text_of("no-interaction", counted(std::ssize(all), "test"));

@@ -76,6 +76,18 @@ std::string format_percent(double share) {
   return fmt::format("{:.1f}", std::round(1000 * share) / 10 + 0.0);  // the 0 turns -0 into 0
 }
 
+std::string format_count(int64_t count) {
+  std::string text = std::to_string(count);
+  for (size_t place = text.size(); place > 3; place -= 3) {
+    text.insert(place - 3, ",");
+  }
+  return text;
+}
+
+std::string sizes_text(const Sizes& sizes) {
+  return fmt::format("{}", fmt::join(sizes.begin(), sizes.end(), "x"));
+}
+
 std::string listed(const std::vector<std::string>& items) {
   std::string text;
   for (size_t i = 0; i < items.size(); ++i) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/sizes.h"
+
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -44,6 +46,10 @@ std::string to_markdown(const Table& table);
 std::string to_csv(const Table& table);
 /// "-0.3" for -0.0031; never "-0.0".
 std::string format_percent(double share);
+/// "25,557,032", of at least 0
+std::string format_count(int64_t count);
+/// "64x128x28x28"
+std::string sizes_text(const Sizes& sizes);
 
 /// "a", "a and b", "a, b and c"
 std::string listed(const std::vector<std::string>& items);

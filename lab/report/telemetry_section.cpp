@@ -429,12 +429,7 @@ std::vector<NamedTelemetry> named_telemetry(const Comparison& comparison) {
     if (!cell.telemetry) {
       continue;
     }
-    const auto same_row = [&](const Cell* other) {
-      Settings settings = *other;
-      settings.seed = cell.seed;
-      return settings == cell;
-    };
-    const auto found = std::find_if(chosen.begin(), chosen.end(), same_row);
+    const auto found = std::ranges::find_if(chosen, [&](const Cell* other) { return same_but_seed(*other, cell); });
     if (found == chosen.end()) {
       chosen.push_back(&cell);
     } else if ((*found)->state == CellState::failed && cell.state == CellState::finished) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 
 #include <boost/math/distributions/binomial.hpp>
+#include <boost/math/distributions/chi_squared.hpp>
 #include <boost/math/distributions/complement.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
@@ -59,6 +60,16 @@ std::pair<double, double> heads_interval(int64_t tosses, int64_t heads, double c
   const auto successes = static_cast<double>(heads);
   return {Binomial::find_lower_bound_on_p(trials, successes, chance / 2),
           Binomial::find_upper_bound_on_p(trials, successes, chance / 2)};
+}
+
+std::optional<double> guessing_margin(int64_t classes, int64_t images) {
+  constexpr int64_t kFewestOfClass = 5;
+  constexpr double kChance = 0.001;
+  if (classes < 2 || images < kFewestOfClass * classes) {
+    return std::nullopt;
+  }
+  const boost::math::chi_squared entropy(static_cast<double>(classes - 1));
+  return boost::math::quantile(boost::math::complement(entropy, kChance)) / (2 * static_cast<double>(images));
 }
 
 Scatter scatter_of(const std::vector<double>& differences) {

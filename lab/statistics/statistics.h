@@ -103,6 +103,12 @@ double heads_at_most(int64_t tosses, int64_t heads);
 /// Pearson, 1934): 1/2 lies outside exactly where twice heads_at_most() of the rarer side is below `chance`.
 std::pair<double, double> heads_interval(int64_t tosses, int64_t heads, double chance);
 
+/// How far the loss of an answer that is the same for all images may lie below log(classes), on so many images: by no
+/// more than their labels' entropy, and 2 · images · (log(classes) - entropy) follows χ² with classes - 1 degrees of
+/// freedom where all classes are equally frequent. One sample of 1000 goes further. None for fewer than two classes,
+/// and for fewer than five images of each, where χ² does not hold.
+std::optional<double> guessing_margin(int64_t classes, int64_t images);
+
 /// The difference between a norm and its reference, measured in pairs: runs with the same seed, or steps of the same
 /// round.
 ///

@@ -18,7 +18,7 @@ struct Expectation {
     none,      ///< within kEqualPoints
     not_more,  ///< less than kEqualPoints
     any,       ///< one of either sign, without which the claim cannot be weighed
-    fails,     ///< no difference: a run of the norm fails, as one whose loss is no number
+    fails,     ///< no difference: a run of the norm does not train: its loss is no number, or is_a_guess()
   };
   enum class Measure : uint8_t {
     accuracy,       ///< on the test images, in points

@@ -17,7 +17,8 @@ using test::TemporaryFolder;
 namespace {
 
 const std::string kTrain =
-    "train --model resnet18 --dataset shapes --img-size 16 -b 4 --images 16 --test-images 8 --quiet --output o ";
+    "train --model convnext_atto --patch-size 4 --norm batch --dataset shapes -b 4 --images 16 --test-images 8 --quiet "
+    "--output o ";
 
 }  // namespace
 
@@ -79,7 +80,7 @@ TEST_CASE("norma train: --tensorboard writes an event file with curves and the n
   }
   for (const char* tag :
        {"brain.Event:2", "loss/train", "loss/test", "accuracy/test", "loss/ema_test", "accuracy/ema_test",
-        "images_per_second", "lr", "norm/bn1.weight", "norm/layer4.1.bn2.bias"}) {
+        "images_per_second", "lr", "norm/stem.1.weight", "norm/stages.3.blocks.1.norm.bias"}) {
     CHECK_MESSAGE(events.find(tag) != std::string::npos, tag);
   }
 }
@@ -91,7 +92,8 @@ TEST_CASE("norma average: of one checkpoint it is the weights alone, bit by bit,
   const auto check_alone = [&](const std::string& prefix, const std::string& arguments) {
     REQUIRE(run_norma(folder.path(), "average o/last.safetensors --output w.safetensors" + arguments).code == 0);
     const data::NamedTensors weights = data::load_safetensors(folder / "w.safetensors").tensors;
-    CHECK(weights.size() == models::create_model("resnet18", {.num_classes = 10})->state_dict().size());
+    CHECK(weights.size() ==
+          models::create_model("convnext_atto", {.num_classes = 10, .norm = "batch"})->state_dict().size());
     for (const auto& [name, x] : weights) {
       const auto same =
           std::find_if(all.begin(), all.end(), [&](const auto& one) { return one.first == prefix + name; });

@@ -73,7 +73,8 @@ Written results(const TemporaryFolder& folder, const std::string& file, const st
 
 /// The line of a short run that begins with a file.
 std::string initial_line(const TemporaryFolder& folder, const std::string& arguments) {
-  const std::string text = said(folder, "train" + kData + " --images 4 --quiet --threads 1 --output r" + arguments);
+  const std::string text =
+      said(folder, "train" + kData + " --images 4 --opt sgd --quiet --threads 1 --output r" + arguments);
   std::filesystem::remove_all(folder / "r");
   const size_t at = text.find("initial-checkpoint: ");
   return at == std::string::npos ? text : text.substr(at, text.find('\n', at) - at);

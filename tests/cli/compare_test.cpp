@@ -40,7 +40,8 @@ std::string files_in(const std::filesystem::path& folder) {
 TEST_CASE("norma compare: table, CSV, JSON and page") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(
-      folder.path(), kTiny + "--images 8 --norms 'batch[eps=1e-3,momentum=0.2],group/8' --seeds 1,2 --output o");
+      folder.path(),
+      kTiny + "--images 8 --norms 'batch[eps=1e-3,momentum=0.2],group/8' --seeds 1,2 --timing-rounds 2 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK(outcome.out.find("convnext_atto  batch[eps=1e-3,momentum=0.2]") != std::string::npos);
   CHECK(outcome.out.find("report: o/report.html\n") != std::string::npos);
@@ -51,6 +52,7 @@ TEST_CASE("norma compare: table, CSV, JSON and page") {
   CHECK(json["cells"][3]["norm"] == "group/8");
   CHECK(json["cells"][3]["seed"] == 2);
   CHECK(json["cells"][3]["losses"].size() == 2);
+  CHECK(json["timings"][0]["rounds"].size() == 2);
   CHECK(json["command"].get<std::string>().find("'batch[eps=1e-3,momentum=0.2],group/8'") != std::string::npos);
   CHECK(read_file(folder / "o/report.html").starts_with("<!DOCTYPE html>"));
 }
@@ -60,7 +62,7 @@ TEST_CASE("norma compare: further axes with several values") {
   const Outcome outcome = run_norma(folder.path(),
                                     "compare --models convnext_atto --patch-size 4 --test-images 8 --data shapes "
                                     "--batch-sizes 2,4 --lrs 1e-3,2e-3 --precisions float32 --formats contiguous "
-                                    "--images 4 --norm batch --output o");
+                                    "--images 4 --norm batch --timing-rounds 0 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK_MESSAGE(outcome.out.find("[2/4] convnext_atto batch, batch size 2, lr 0.002") != std::string::npos,
                 outcome.out);
@@ -84,7 +86,8 @@ TEST_CASE("norma compare: further axes with several values") {
 TEST_CASE("norma compare: --norm-policy puts other norms in") {
   const TemporaryFolder folder;
   test::write_file(folder / "p.toml", "\"stages.3.*\" = \"none\"\n");
-  const Outcome outcome = run_norma(folder.path(), kTiny + "--images 8 --norms group --norm-policy p.toml --output o");
+  const Outcome outcome =
+      run_norma(folder.path(), kTiny + "--images 8 --norms group --norm-policy p.toml --timing-rounds 0 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   // Each norm of the last stage has a weight and a bias: the downsampling's of 160 channels, two blocks' of 320.
   const int64_t without = models::create_model("convnext_atto", {.num_classes = 10})->parameter_count();
@@ -140,8 +143,8 @@ TEST_CASE("norma compare: a dataset without its files is found before the first 
 
 TEST_CASE("norma compare: the time left is that of all runs") {
   const TemporaryFolder folder;
-  const Outcome outcome =
-      run_norma(folder.path(), kTiny + "--images 8 --norms layer2d,batch --log-interval 1 --output o");
+  const Outcome outcome = run_norma(
+      folder.path(), kTiny + "--images 8 --norms layer2d,batch --log-interval 1 --timing-rounds 0 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   CHECK_MESSAGE(outcome.out.find(" left in all\n") != std::string::npos, outcome.out);
 }
@@ -149,7 +152,8 @@ TEST_CASE("norma compare: the time left is that of all runs") {
 TEST_CASE("norma compare: SIGINT writes the report of what is done, and --resume does the rest") {
   const TemporaryFolder folder;
   const Outcome cut = interrupt_norma(
-      folder.path(), kTiny + "--norms batch,layer2d --images 4000000 --log-interval 1 --no-telemetry --output o",
+      folder.path(),
+      kTiny + "--norms batch,layer2d --images 4000000 --log-interval 1 --no-telemetry --timing-rounds 2 --output o",
       "step 2/1000000", "NORMA_STARTED_AS=./run");
   CHECK(cut.code == 130);  // as the shell has it for SIGINT
   // As from the script `run`.
@@ -459,7 +463,7 @@ TEST_CASE("norma compare: --quick is small, and what is said goes before it") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
                                     "compare --quick --dataset shapes --patch-size 4 --test-images 8 --batch-size 4 "
-                                    "--images 4 --norms layer2d --output o");
+                                    "--images 4 --norms layer2d --timing-rounds 0 --output o");
   CHECK_MESSAGE(outcome.code == 0, outcome.err);
   const nlohmann::json json = results(folder / "o");
   REQUIRE(json["cells"].size() == 2);

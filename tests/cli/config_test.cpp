@@ -138,7 +138,7 @@ nlohmann::json recipe_in(const std::filesystem::path& folder) {
 
 TEST_CASE("norma train: args.toml makes the same recipe again") {
   const TemporaryFolder folder;
-  write_file(folder / "norms.toml", "\"layer4.*\" = \"instance\"\n");
+  write_file(folder / "norms.toml", "\"stages.2.*\" = \"instance\"\n");
   write_file(folder / "casts.toml", "\"batch_norm\" = \"float32\"\n");
   for (const char* name : {"train/a/1.png", "train/a/2.png", "train/b/1.png", "train/b/2.png", "val/a/1.png"}) {
     const std::filesystem::path file = folder / "pictures" / name;
@@ -147,8 +147,9 @@ TEST_CASE("norma train: args.toml makes the same recipe again") {
   }
   // Between them, options of all kinds.
   const std::vector<std::string> runs = {
-      "--norm batch[eps=1e-3] --norm-policy norms.toml --conv-layer std_conv --small-stem --zero-init-last "
-      "--drop-path 0.1 --dataset imagefolder --data-dir pictures --skip-bad-images --img-size 16 --random-crop 2 "
+      "--model convnext_atto --patch-size 2 --layer-scale 1e-5 --norm batch[eps=1e-3] --norm-policy norms.toml "
+      "--conv-layer std_conv --drop-path 0.1 --dataset imagefolder --data-dir pictures --skip-bad-images --img-size 16 "
+      "--random-crop 2 "
       "--flip "
       "--vflip 0.1 --color-jitter 0.2 --reprob 0.2 --remode rand --recount 2 --crop-pct 0.9 --interpolation bicubic "
       "--mixup 0.2 --aug-repeats 2 --mixup-prob "
@@ -159,7 +160,7 @@ TEST_CASE("norma train: args.toml makes the same recipe again") {
       "--warmup-prefix --min-lr 1e-9 --cooldown-epochs 0.5 --decay-epochs 2 --decay-rate 0.2 --no-sched-on-updates "
       "--smoothing 0.1 --bce-loss --bce-target-thresh 0.2 --model-ema --model-ema-decay 0.9 --model-ema-warmup --seed "
       "7",
-      "--model convnext_atto --patch-size 4 --layer-scale 1e-5 --dataset shapes --img-size 32 --scale 0.3,1 "
+      "--model resnet18 --small-stem --zero-init-last --dataset shapes --img-size 16 --scale 0.3,1 "
       "--ratio 0.5,2 --hflip 0.4 --aa ta_wide --train-interpolation bicubic --cutmix 1 -b 4 --images 8 --test-images 4 "
       "--lr 1e-5 --layer-decay 0.7 --grad-accum-steps 2 --skip-nonfinite --max-nonfinite 3 --decay-milestones 3,5 "
       "--clip-grad 1 --clip-mode agc "

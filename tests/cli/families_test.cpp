@@ -15,23 +15,23 @@ using test::TemporaryFolder;
 
 namespace {
 
-/// A network of each family, on images of 32 pixels.
+/// A network of each family.
 struct Family {
   std::string network;    ///< the options that make it
   std::string norm;       ///< names of some of its norms, for a policy
   std::string freezes;    ///< a part
   std::string placement;  ///< a line of a policy; "": its norms have one place
+  int64_t pixels = 32;    ///< of its images
 };
 
-const Family kResNet{"--model resnet18 --small-stem", "layer2.*", "layer1.*", ""};
+const Family kResNet{"--model resnet18 --small-stem", "layer2.*", "layer1.*", "", 16};
 const Family kConvNeXt{"--model convnext_atto --patch-size 4 --layer-scale 0.1", "stages.1.*norm*", "stem.*",
                        "placement = \"post\"\n"};
 const Family kVit{"--model vit_tiny --patch-size 8 --global-pool avg --qk-norm rms2d --layer-scale 0.1",
-                  "blocks.*.norm1*", "patch_embed.*", "placement = \"peri\"\n"};
+                  "blocks.*.norm1*", "patch_embed.*", "placement = \"peri\"\n", 16};
 const Family kDeit{"--model deit_tiny_patch16_224", "norm", "pos_embed", ""};
 
 const std::string kData = " --dataset shapes --batch-size 4 --images 8 --test-images 8 --threads 1 --quiet ";
-const std::string kSmall = "--img-size 32 ";
 
 /// What eval says before the number of images and their rate, from `start` on.
 std::string figures_of(const std::string& text, const std::string& start = "") {
@@ -49,31 +49,35 @@ void check_commands(const Family& family) {
     CHECK_MESSAGE(outcome.code == 0, arguments, ": ", outcome.err);
     return outcome.out;
   };
-  const std::string training = "train " + family.network + kData + kSmall;
+  const std::string size = fmt::format("--img-size {} ", family.pixels);
+  const std::string training = "train " + family.network + kData + size;
   works(training + "--output a --telemetry --layer-decay 0.8 --drop-path 0.1 --grad-checkpointing");
   works(training + "--output b --lr 0.01 --norm batch --precision amp_bfloat16 --opt muon");
-  works(training + "--output c --norm-policy p.toml --model-ema");
-  works(training + "--output d --initial-checkpoint a/last.safetensors --reset-head --head-lr 0.01 --freeze '" +
+  works(training + "--output c --norm-policy p.toml --model-ema --opt sgd");
+  works(training +
+        "--output d --opt sgd --initial-checkpoint a/last.safetensors --reset-head --head-lr 0.01 --freeze '" +
         family.freezes + "'");
   works(training +
-        "--output e --initial-checkpoint a/last.safetensors --norm group:8 --convert-norm calibrate "
+        "--output e --opt sgd --initial-checkpoint a/last.safetensors --norm group:8 --convert-norm calibrate "
         "--convert-batches 1");
   const std::string evaluated = works("eval --checkpoint a --test-images 8 --quiet");
   works("eval --checkpoint b --test-images 8 --recalibrate 2 --quiet");
   works("eval --checkpoint c --test-images 8 --use-ema --quiet");
   works("average a/last.safetensors d/last.safetensors --output m.safetensors");
   works("convert a/last.safetensors --to timm --output timm.safetensors");
-  CHECK(figures_of(works("eval --checkpoint timm.safetensors " + family.network +
-                         " --dataset shapes --img-size 32 --test-images 8 --batch-size 4 --num-classes 10 --quiet"),
+  CHECK(figures_of(works("eval --checkpoint timm.safetensors " + family.network + " --dataset shapes " + size +
+                         "--test-images 8 --batch-size 4 --num-classes 10 --quiet"),
                    "accuracy") == figures_of(evaluated, "accuracy"));
   works("export --checkpoint a --format torch --output torch");
   CHECK(std::filesystem::exists(folder / "torch/network.py"));
   works("export --checkpoint a --output a.onnx --dynamic-batch");
-  works("bench " + family.network + " --img-size 32 -b 2 --bench train --num-warm-iter 0 --num-bench-iter 1 --quiet");
-  works("compare --models " + family.network.substr(8) + " --norms batch,layer2d --output x" + kData + kSmall);
+  works("bench " + family.network + " " + size + "-b 2 --bench train --num-warm-iter 0 --num-bench-iter 1 --quiet");
+  works("compare --models " + family.network.substr(8) + " --norms batch,layer2d --timing-rounds 1 --output x" + kData +
+        size);
 
-  data::save_safetensors(folder.path() / "x.safetensors", {{"input", randn({2, 3, 32, 32}, {.device = kCpu})},
-                                                           {"grad_output", ones({2, 10}, {.device = kCpu})}});
+  data::save_safetensors(folder.path() / "x.safetensors",
+                         {{"input", randn({2, 3, family.pixels, family.pixels}, {.device = kCpu})},
+                          {"grad_output", ones({2, 10}, {.device = kCpu})}});
   works("run " + family.network +
         " --num-classes 10 --weights timm.safetensors --input x.safetensors --output y.safetensors "
         "--train --backward");
@@ -120,8 +124,9 @@ TEST_CASE("families: timm's name of a vit says the size of images, unless an opt
 TEST_CASE("families: a checkpoint whose groups are given by their channels is read again") {
   const TemporaryFolder folder;
   for (const std::string& command :
-       {"train --model resnet18 --small-stem --norm group/8" + kData + "--output g", std::string("eval --checkpoint g"),
-        std::string("train --resume g"), std::string("export --checkpoint g --format torch --output t")}) {
+       {"train --model resnet18 --small-stem --img-size 16 --norm group/8" + kData + "--output g",
+        std::string("eval --checkpoint g"), std::string("train --resume g"),
+        std::string("export --checkpoint g --format torch --output t")}) {
     const Outcome outcome = run_norma(folder.path(), command);
     CHECK_MESSAGE(outcome.code == 0, command, ": ", outcome.err);
   }

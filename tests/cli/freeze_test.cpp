@@ -16,7 +16,7 @@ using test::TemporaryFolder;
 namespace {
 
 const std::string kTiny =
-    "train --model resnet18 --small-stem --dataset shapes --img-size 32 --images 8 --batch-size 4 --test-images 4 "
+    "train --model resnet18 --small-stem --dataset shapes --img-size 16 --images 8 --batch-size 4 --test-images 4 "
     "--threads 1 --workers 0 --output o ";
 
 }  // namespace

@@ -45,7 +45,9 @@ void write_pictures(const std::filesystem::path& folder) {
 }
 
 const std::string kTrain =
-    "train --dataset imagefolder --data-dir pictures --img-size 64 --model resnet18 --batch-size 4 --flip -j 2 ";
+    "train --dataset imagefolder --data-dir pictures --img-size 32 --model convnext_atto --patch-size 4 --batch-size 4 "
+    "--flip "
+    "-j 2 ";
 
 }  // namespace
 
@@ -57,7 +59,7 @@ TEST_CASE("norma train, eval: a folder of images of differing sizes") {
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
   CHECK(evaluated.err.empty());
-  CHECK_MESSAGE(evaluated.out.starts_with("resnet18 batch on imagefolder: accuracy "), evaluated.out);
+  CHECK_MESSAGE(evaluated.out.starts_with("convnext_atto layer2d on imagefolder: accuracy "), evaluated.out);
   CHECK(evaluated.out.find("(6 images, ") != std::string::npos);
   const std::string accuracy = evaluated.out.substr(0, evaluated.out.find(" (6"));
   CHECK_MESSAGE(trained.out.find(accuracy.substr(accuracy.find("accuracy "), 14)) != std::string::npos, trained.out);

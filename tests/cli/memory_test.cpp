@@ -140,10 +140,10 @@ NORMA_LIMITED_TEST_CASE("norma bench: where memory does not suffice") {
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
                                     "bench --model resnet18 --img-size 64 --bench infer --num-warm-iter 0 "
-                                    "--num-bench-iter 1 --quiet --threads 1 -b 2048",
-                                    "ulimit -v 600000;");
+                                    "--num-bench-iter 1 --quiet --threads 1 -b 1024",
+                                    "ulimit -v 500000;");
   CHECK(outcome.code == 2);
-  CHECK_MESSAGE(outcome.err.starts_with("norma: bench: batch-size: 2048 images do not fit into memory ("), outcome.err);
+  CHECK_MESSAGE(outcome.err.starts_with("norma: bench: batch-size: 1024 images do not fit into memory ("), outcome.err);
   CHECK_MESSAGE(outcome.err.find("; --batch-size ") != std::string::npos, outcome.err);
 }
 
@@ -151,7 +151,7 @@ NORMA_LIMITED_TEST_CASE("norma compare: a cell that does not fit is a result, an
   const TemporaryFolder folder;
   const Outcome outcome = run_norma(folder.path(),
                                     "compare --models resnet50,convnext_atto --norms batch --opt sgd --images 256 "
-                                    "--batch-size 256 --patch-size 4 --quiet " +
+                                    "--batch-size 256 --patch-size 4 --timing-rounds 0 --quiet " +
                                         kData,
                                     "ulimit -v 700000;");
   CHECK_MESSAGE(outcome.code == 1, outcome.err);

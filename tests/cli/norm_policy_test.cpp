@@ -11,21 +11,22 @@ using test::write_file;
 
 namespace {
 
-const std::string kTiny =
-    "train --model resnet18 --dataset shapes --batch-size 4 --images 8 --test-images 4 --quiet --output o ";
+const std::string kData = "--dataset shapes --batch-size 4 --images 8 --test-images 4 --quiet ";
+const std::string kTiny = "train --model convnext_atto --patch-size 4 " + kData;
 
 }  // namespace
 
 TEST_CASE("norma train: a norm policy is part of the run, also when it is evaluated or resumed") {
   const TemporaryFolder folder;
-  write_file(folder / "p.toml", "\"layer4.*\" = \"group:8\"\n\"bn1\" = \"layer2d\"\n");
-  const Outcome trained = run_norma(folder.path(), kTiny + "--norm-policy p.toml");
+  write_file(folder / "p.toml", "\"stages.3.*\" = \"group:8\"\n\"stem.1\" = \"layer2d\"\n");
+  const Outcome trained = run_norma(folder.path(), kTiny + "--norm batch --norm-policy p.toml --output o");
   CHECK_MESSAGE(trained.code == 0, trained.err);
   const Outcome weights = run_norma(
       folder.path(),
-      "eval --checkpoint o/last.safetensors --model resnet18 --dataset shapes --test-images 4 --norm-policy p.toml");
+      "eval --checkpoint o/last.safetensors --model convnext_atto --patch-size 4 --norm batch --dataset shapes "
+      "--test-images 4 --norm-policy p.toml");
   CHECK_MESSAGE(weights.code == 0, weights.err);
-  CHECK(weights.out.starts_with("resnet18 batch + p.toml on shapes: accuracy "));
+  CHECK(weights.out.starts_with("convnext_atto batch + p.toml on shapes: accuracy "));
   std::filesystem::remove(folder / "p.toml");
   // Group norm and layer norm have no running statistics: the checkpoint fits only the same policy.
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
@@ -36,17 +37,19 @@ TEST_CASE("norma train: a norm policy is part of the run, also when it is evalua
 
 TEST_CASE("norma train: options that leave out weights and add statistics, from the command line and from a policy") {
   const TemporaryFolder folder;
-  write_file(folder / "p.toml", "\"layer4.*\" = \"group:8[affine=false]\"\n\"bn1\" = \"batch[bias=false]\"\n");
-  const Outcome trained = run_norma(
-      folder.path(), kTiny + "--norm 'instance[track_running_stats=true,momentum=0.01]' --norm-policy p.toml");
+  write_file(folder / "p.toml", "\"stages.3.*\" = \"group:8[affine=false]\"\n\"stem.1\" = \"batch[bias=false]\"\n");
+  const Outcome trained =
+      run_norma(folder.path(),
+                kTiny + "--norm 'instance[track_running_stats=true,momentum=0.01]' --norm-policy p.toml --output o");
   CHECK_MESSAGE(trained.code == 0, trained.err);
   const Outcome evaluated = run_norma(folder.path(), "eval --checkpoint o");
   CHECK_MESSAGE(evaluated.code == 0, evaluated.err);
-  CHECK(evaluated.out.starts_with("resnet18 instance[track_running_stats=true,momentum=0.01] + p.toml on shapes: "));
+  CHECK(
+      evaluated.out.starts_with("convnext_atto instance[track_running_stats=true,momentum=0.01] + p.toml on shapes: "));
   // Without the options other tensors are asked for.
   const Outcome other = run_norma(folder.path(), "eval --checkpoint o --norm instance");
   CHECK(other.code == 2);
-  CHECK(other.err.find("layer1.0.bn1.running_mean") != std::string::npos);
+  CHECK(other.err.find("stages.0.blocks.0.norm.running_mean") != std::string::npos);
 }
 
 TEST_CASE("norma: the placement of a convnext's norms is part of the run, and weights of another one are refused") {
@@ -54,9 +57,7 @@ TEST_CASE("norma: the placement of a convnext's norms is part of the run, and we
   for (const char* placement : {"pre", "post", "peri"}) {
     write_file(folder / fmt::format("{}.toml", placement), fmt::format("placement = \"{}\"\n", placement));
   }
-  const std::string tiny =
-      "train --model convnext_atto --dataset shapes --batch-size 4 --images 8 --test-images 4 --patch-size 4 --quiet ";
-  const Outcome trained = run_norma(folder.path(), tiny + "--norm-policy pre.toml --drop-path 0.1 --output o");
+  const Outcome trained = run_norma(folder.path(), kTiny + "--norm-policy pre.toml --drop-path 0.1 --output o");
   CHECK_MESSAGE(trained.code == 0, trained.err);
   const Outcome again = run_norma(folder.path(), "train --config o/args.toml --quiet --output p");
   CHECK_MESSAGE(again.code == 0, again.err);
@@ -77,9 +78,9 @@ TEST_CASE("norma: the placement of a convnext's norms is part of the run, and we
   };
   const std::string of_pre = "norma: weights: o/last.safetensors: expected weights for the norm placement ";
   CHECK(refusal("eval --checkpoint o --norm-policy post.toml") == of_pre + "post, as of this convnext_atto, got pre\n");
-  CHECK(refusal(tiny + "--output q --initial-checkpoint o/last.safetensors --norm-policy peri.toml") ==
+  CHECK(refusal(kTiny + "--output q --initial-checkpoint o/last.safetensors --norm-policy peri.toml") ==
         of_pre + "peri, as of this convnext_atto, got pre\n");
-  CHECK(refusal(tiny + "--output q --initial-checkpoint o/last.safetensors") ==
+  CHECK(refusal(kTiny + "--output q --initial-checkpoint o/last.safetensors") ==
         of_pre + "inside, as of this convnext_atto, got pre\n");
   CHECK(refusal("eval --checkpoint o --norm rms2d --convert-norm calibrate --norm-policy peri.toml") ==
         of_pre + "peri, as of this convnext_atto, got pre\n");
@@ -104,7 +105,8 @@ TEST_CASE("norma: norm policies that are wrong give one line with the place") {
   write_file(folder / "syntax.toml", "\"bn1\" = \"none\"\n\"layer1 = \"none\"\n");
   write_file(folder / "unmatched.toml", "\"bn1\" = \"none\"\n\"stages.*\" = \"none\"\n");
   const auto complaint = [&](const std::string& file) {
-    const Outcome outcome = run_norma(folder.path(), kTiny + "--norm-policy " + file);
+    const Outcome outcome =
+        run_norma(folder.path(), "train --model resnet18 " + kData + "--output o --norm-policy " + file);
     CHECK(outcome.code == 2);
     CHECK(!std::filesystem::exists(folder / "o/last.safetensors"));
     CHECK(std::count(outcome.err.begin(), outcome.err.end(), '\n') == 1);
@@ -124,7 +126,7 @@ TEST_CASE("norma: norm policies that are wrong give one line with the place") {
 
 TEST_CASE("norma eval: recalibrated and folded") {
   const TemporaryFolder folder;
-  CHECK(run_norma(folder.path(), kTiny).code == 0);
+  CHECK(run_norma(folder.path(), "train --model resnet18 --img-size 16 " + kData + "--output o").code == 0);
   const Outcome plain = run_norma(folder.path(), "eval --checkpoint o");
   const Outcome folded = run_norma(folder.path(), "eval --checkpoint o --fold");
   CHECK_MESSAGE(folded.code == 0, folded.err);

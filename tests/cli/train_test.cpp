@@ -117,8 +117,7 @@ TEST_CASE("norma train: --conv-layer is part of the run, also when it is resumed
 
 TEST_CASE("norma train: the length in epochs or images, one of them") {
   const TemporaryFolder folder;
-  const std::string idx = "--model resnet18 --dataset shapes --batch-size 4 --test-images 4 --log-interval 1 ";
-  const Outcome images = run_norma(folder.path(), "train " + idx + "--images 8 --output a");
+  const Outcome images = run_norma(folder.path(), "train " + kEndless + "--images 8 --output a");
   CHECK(images.out.find("step 0 of 2;") != std::string::npos);
   const Outcome longer = run_norma(folder.path(), "train --resume a --images 12 --quiet");
   CHECK_MESSAGE(longer.out.find("step 2 of 3;") != std::string::npos, longer.err);

@@ -1,5 +1,7 @@
+#include "cli/option.h"
 #include "cli/program.h"
 #include "core/simd/target.h"
+#include "lab/compare/comparison.h"
 #include "nn/norm/factory.h"
 
 #include <fmt/ranges.h>
@@ -8,6 +10,7 @@
 #include <regex>
 #include <set>
 #include <string>
+#include <utility>
 
 using namespace norma;
 using test::complaint;
@@ -38,18 +41,29 @@ TEST_CASE("norma: networks of 32 pixels can have the norms of the examples in --
   const std::string texts = run_norma(folder.path(), "--help").out + run_norma(folder.path(), "compare --help").out +
                             test::read_file(test::source_folder() / "docs/command.md");
   const std::regex example(R"((?:norma|\./run) compare --models (resnet18|convnext_atto) --norms ('[^']*'|\S+))");
-  std::set<std::string> grids;
+  std::set<std::pair<std::string, std::string>> grids;
   for (std::sregex_iterator found(texts.begin(), texts.end(), example), end; found != end; ++found) {
-    grids.insert(fmt::format("--models {} --norms {}", (*found)[1].str(), (*found)[2].str()));
+    grids.emplace((*found)[1].str(), (*found)[2].str());
   }
   REQUIRE(grids.size() >= 3);
-  for (const std::string& grid : grids) {
-    const Outcome outcome =
-        run_norma(folder.path(), fmt::format("compare {} --dataset shapes --images 4 --batch-size 4 "
-                                             "--test-images 4 --timing-rounds 0 --output {}",
-                                             grid, std::hash<std::string>()(grid)));
-    CHECK_MESSAGE(outcome.code == 0, grid, ": ", outcome.err);
+  std::string quoted;  // a grid that a shell must read
+  for (auto [model, norms] : grids) {
+    CAPTURE(norms);
+    if (norms.starts_with('\'')) {
+      quoted = fmt::format("--models {} --norms {}", model, norms);
+      norms = norms.substr(1, norms.size() - 2);
+    }
+    lab::ComparisonOptions options;
+    options.recipe.dataset = "shapes";
+    options.models = {model};
+    options.norms = cli::split_list(norms);
+    lab::rehearse_comparison(lab::plan_comparison(options));
   }
+  REQUIRE(!quoted.empty());
+  const Outcome outcome = run_norma(folder.path(), fmt::format("compare {} --dataset shapes --images 4 --batch-size 4 "
+                                                               "--test-images 4 --timing-rounds 0 --output o",
+                                                               quoted));
+  CHECK_MESSAGE(outcome.code == 0, quoted, ": ", outcome.err);
 }
 
 TEST_CASE("norma: the help shows the defaults") {

@@ -214,6 +214,7 @@ TEST_CASE("cell run: the network's fit is measured on a fixed part of its traini
   REQUIRE(cell.state == CellState::finished);
   REQUIRE(cell.fit.has_value());
   CHECK(cell.fit->images == 8);  // as many as test images
+  CHECK(cell.fit->classes == 10);
 
   const train::Recipe recipe = recipe_of(comparison, cell);
   train::Trainer trainer(recipe, {.output = {}, .quiet = true});

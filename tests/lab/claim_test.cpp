@@ -267,8 +267,44 @@ TEST_CASE("claims: batch norm in a ViT, whose runs fail or do not") {
   CHECK(verdict_on(claim, comparison).state == State::contradicted);
   set("batch", CellState::failed);
   CHECK(verdict_on(claim, comparison).text == "supported. batch: 1 of 4 runs failed");
+  comparison.cells.back().fit = {.images = 2000, .accuracy = 0.1, .loss = 2.3, .classes = 10};  // a second one
+  REQUIRE(comparison.cells.back().norm == "batch");
+  CHECK(verdict_on(claim, comparison).text.starts_with("supported. batch: 2 of 4 runs failed"));
   set("batch", CellState::pending);
   CHECK(verdict_on(claim, comparison).text == "not decided yet. batch: runs are missing");
+}
+
+TEST_CASE("claims: a run fails where its loss stays that of a guess, and not for a reason outside of the network") {
+  Comparison comparison = results_of(
+      "batch-vit", [](const Settings&) { return 80.0; }, 0.02);
+  const Claim& claim = *study_of("batch-vit").claim;
+  const auto cell = std::ranges::find(comparison.cells, "batch", [](const Cell& one) { return one.norm; });
+  const auto with = [&](const std::optional<Fit>& fit) {
+    cell->fit = fit;
+    return verdict_on(claim, comparison_from_json(to_json(comparison))).text;
+  };
+  const std::string fine = "contradicted. batch: 0 of 4 runs failed";
+  CHECK(
+      with(Fit{.images = 2000, .accuracy = 0.1, .loss = 2.302, .classes = 10}) ==
+      "supported. batch: 1 of 4 runs failed, the first as its loss on training images, 2.302, is that of a guess among "
+      "10 classes");
+  CHECK(with(Fit{.images = 2000, .accuracy = 0.12, .loss = 2.29, .classes = 10}) == fine);  // learns, slowly
+  CHECK(with(Fit{.images = 2000, .accuracy = 0.12, .loss = 2.29, .classes = 9}) != fine);   // log(9) is 2.197
+  CHECK(with(Fit{.images = 2000, .accuracy = 0.1, .loss = NAN, .classes = 10}) != fine);
+  CHECK(with(Fit{.images = 49, .accuracy = 0.1, .loss = 2.302, .classes = 10}) == fine);  // too few to say
+  CHECK(with(Fit{.images = 2000, .accuracy = 0.1, .loss = 2.302}) == fine);               // of an earlier version
+  CHECK(with(std::nullopt) == fine);
+
+  cell->state = CellState::failed;
+  cell->reason = "allocator: expected room for 9 GB, got none";
+  cell->from_outside = true;
+  CHECK(with(std::nullopt) == "not decided. batch: 0 of 4 runs failed; 1 ended for another reason than the network");
+  comparison.cells.back().state = CellState::failed;
+  comparison.cells.back().reason = "train: the loss became nan";
+  CHECK(
+      with(std::nullopt) ==
+      "supported. batch: 1 of 4 runs failed, the first as train: the loss became nan; 1 ended for another reason than "
+      "the network");
 }
 
 TEST_CASE("claims: averaged weights with statistics of their own, both ways and not decided") {

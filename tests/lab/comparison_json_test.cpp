@@ -60,7 +60,7 @@ TEST_CASE("report: JSON keeps everything") {
 
 TEST_CASE("report: JSON keeps the fit to training images") {
   Comparison comparison = example();
-  comparison.cells[0].fit = {.images = 500, .accuracy = 0.9, .loss = 0.25};
+  comparison.cells[0].fit = {.images = 500, .accuracy = 0.9, .loss = 0.25, .classes = 10};
   comparison.cells[1].fit = {.images = 500, .accuracy = 0.1, .loss = NAN};
   const std::string json = to_json(comparison);
   const Comparison after = comparison_from_json(json);
@@ -68,6 +68,7 @@ TEST_CASE("report: JSON keeps the fit to training images") {
   CHECK(after.cells[0].fit->images == 500);
   CHECK(after.cells[0].fit->accuracy == 0.9);
   CHECK(after.cells[0].fit->loss == 0.25);
+  CHECK(after.cells[0].fit->classes == 10);
   REQUIRE(after.cells[1].fit.has_value());
   CHECK(std::isnan(after.cells[1].fit->loss));
   CHECK_FALSE(comparison_from_json(to_json(example())).cells[0].fit.has_value());  // as in files of earlier versions
@@ -80,6 +81,8 @@ TEST_CASE("report: JSON keeps the fit to training images") {
   CHECK(refusal("\"images\": 500", "\"images\": 0") == "comparison: cell 1: fit: images: expected at least 1, got 0");
   CHECK(refusal("\"accuracy\": 0.9", "\"accuracy\": 9.5") ==
         "comparison: cell 1: fit: accuracy: expected a number from 0 to 1, got 9.5");
+  CHECK(refusal("\"classes\": 10", "\"classes\": 0") ==
+        "comparison: cell 1: fit: classes: expected a whole number from 1 to 1000000, got 0");
 }
 
 TEST_CASE("report: JSON keeps the right answers of each run") {

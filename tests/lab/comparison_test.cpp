@@ -1,6 +1,7 @@
 #include "lab/compare/comparison.h"
 
 #include "base/error.h"
+#include "core/allocator.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
@@ -41,11 +42,14 @@ TimingOptions black_images(Device device = kCpu) {
           .quiet = true};
 }
 
-/// Fails where a gradient is asked for: not before the first step.
+/// Throws its error where a gradient is asked for: not before the first step.
+template <class E>
 class Breaking : public nn::Module {
  public:
   Tensor forward(const Tensor& x) override {
-    check(!grad_enabled(), "breaking", "a gradient, at last");
+    if (grad_enabled()) {
+      throw E("breaking: a gradient, at last");
+    }
     return x.detach();
   }
   [[nodiscard]] std::string name() const override { return "Breaking"; }
@@ -117,14 +121,18 @@ TEST_CASE("comparison: a network of one's own beside Norma's, whose options are 
 }
 
 TEST_CASE("comparison: a cell that fails says why, and the others finish") {
-  nn::register_norm("breaks_in_training", [](int64_t) { return std::make_shared<Breaking>(); });
+  nn::register_norm("takes_all_memory", [](int64_t) { return std::make_shared<Breaking<OutOfMemory>>(); });
+  nn::register_norm("breaks_in_training", [](int64_t) { return std::make_shared<Breaking<Error>>(); });
   const TemporaryFolder folder;
   ComparisonOptions options = small_comparison(folder / "report");
-  options.norms = {"breaks_in_training", "batch"};
+  options.norms = {"breaks_in_training", "batch", "takes_all_memory"};
   Comparison comparison = plan_comparison(options);
   run_comparison(comparison, options);
   CHECK(comparison.cells[0].state == CellState::failed);
   CHECK(comparison.cells[0].reason == "breaking: a gradient, at last");
+  CHECK_FALSE(comparison.cells[0].from_outside);
+  CHECK(comparison.cells[2].state == CellState::failed);
+  CHECK(comparison_from_json(to_json(comparison)).cells[2].from_outside);
   const Cell& cell = comparison.cells[1];
   CHECK(cell.state == CellState::finished);
   CHECK(cell.losses.size() == 2);
@@ -303,7 +311,7 @@ TEST_CASE("comparison: nothing is timed where there is nothing to compare with")
 }
 
 TEST_CASE("comparison: a norm that fails while it is timed leaves the others their tax") {
-  nn::register_norm("breaks_while_timed", [](int64_t) { return std::make_shared<Breaking>(); });
+  nn::register_norm("breaks_while_timed", [](int64_t) { return std::make_shared<Breaking<Error>>(); });
   ComparisonOptions options = small_comparison("unused");
   options.norms = {"breaks_while_timed", "batch", "layer2d"};
   options.timing_rounds = 1;

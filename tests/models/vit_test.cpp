@@ -568,6 +568,13 @@ TEST_CASE("vit: errors") {
         "group_norm: num_channels must be divisible by num_groups, got num_channels 64, num_groups 5");
   CHECK(error_of([] { VisionTransformer("vit", {.width = 10, .heads = 3}, small_options()); }) ==
         "model: heads: expected a divisor of the width 10, got 3");
+  CHECK(small_vit([] {
+          ModelOptions options = small_options();
+          options.qk_norm = "none";
+          return options;
+        }())
+            ->named_modules()
+            .size() == small_vit(small_options())->named_modules().size());
   CHECK(error_of([] { create_model("resnet18", {.qk_norm = "layer2d"}); }) == "model: resnet18 has no option qk_norm");
   CHECK(error_of([] { create_model("convnext_atto", {.global_pool = "avg"}); }) ==
         "model: convnext_atto has no option global_pool");

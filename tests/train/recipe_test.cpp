@@ -141,6 +141,7 @@ TEST_CASE("recipe: JSON without a field gives its default, other text is an erro
           train::check_recipe(train::recipe_from_json(R"({"norm_policy": "x"})"));
         }).starts_with("norm policy: the policy:1"));
   CHECK(train::recipe_from_json("{}").norm_policy_file.empty());
+  CHECK(train::recipe_from_json(R"({"qk_norm": "none"})").qk_norm.empty());  // of versions that kept the word
   const auto error = [](const std::string& text) { return error_of([&] { train::recipe_from_json(text); }); };
   CHECK(error("no recipe").starts_with("recipe: the recipe: not JSON: "));
   CHECK(error("[]") == "recipe: expected a recipe, got []");
