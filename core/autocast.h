@@ -35,11 +35,12 @@ CastRule cast_rule_from_string(std::string_view name);
 
 /// A rule for every op that calculates. (Ops that only move elements keep their dtype.) The op says its rule by default
 /// where it says its name (core/op.h):
-///   lower:    products, which are nearly all of the arithmetic: conv2d, linear, matmul, scaled_dot_product_attention;
-///   float32:  exponentials of differences, and terms that are averaged into a loss: softmax, log_softmax,
-///   cross_entropy; keep:     all others: norms (whose statistics and parameters are float32 in any case), pointwise
-///   functions (which
-///             round once), pooling and reductions (whose sums are float64).
+///   lower:    products, which are nearly all of the arithmetic: conv2d, linear, matmul,
+///             scaled_dot_product_attention;
+///   float32:  exponentials of differences, and terms that are averaged into a loss: softmax,
+///             log_softmax, cross_entropy;
+///   keep:     all others: norms (whose statistics and parameters are float32 in any case),
+///             pointwise functions (which round once), pooling and reductions (whose sums are float64).
 /// An op that needs one dtype for all operands converts the others, such as a weight, to that of the first.
 class CastPolicy {
  public:
