@@ -438,9 +438,10 @@ Command add_export(CLI::App& program) {
            },
            "for torch: timm or torchvision, which builds the network",
            {.value = "NAME", .otherwise = to_string(TorchLibrary::timm), .choices = {"timm", "torchvision"}});
-  state->opset_option = add_value(app, "--opset", {.low = 18, .high = 23}, state->opset,
-                                  "version of ONNX's ops; from 20 on gelu, from 21 on group norm are ops of their own",
-                                  {.value = "N", .otherwise = std::to_string(state->opset)});
+  state->opset_option =
+      add_value(app, "--opset", {.low = 18, .high = 23}, state->opset,
+                "version of ONNX's ops; from 20 on gelu, from 21 group norm, from 23 attention and RMS norms are ops",
+                {.value = "N", .otherwise = std::to_string(state->opset)});
   add_value(app, "-b,--batch-size", train::ranges::kSteps, state->batch_size, "images of an input",
             {.value = "N", .otherwise = "1"});
   add_switch(app, "--dynamic-batch", state->dynamic_batch, "inputs may have any number of images");

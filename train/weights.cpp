@@ -88,6 +88,9 @@ std::set<std::string> paths_of_norms(const nn::Module& model, const Recipe& reci
   options.norm = "batch";
   options.norm_policy.rules.clear();
   options.initialize = false;
+  if (models::model_takes(recipe.model, "qk_norm")) {
+    options.qk_norm = "batch";
+  }
   const auto with_batch = models::create_model(recipe.model, options);
   std::set<std::string> paths;
   for (const nn::Module* const network : {&model, static_cast<const nn::Module*>(with_batch.get())}) {

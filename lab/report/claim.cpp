@@ -27,7 +27,7 @@ struct Measured {
   int64_t runs = 0;         ///< Sign::fails: those that have ended
   int64_t failed = 0;       ///< those of them that failed to train
   std::string reason = {};  ///< of the first of these
-  int64_t outside = 0;      ///< and those that say nothing (Cell::from_outside)
+  int64_t outside = 0;      ///< and those that say nothing: Cell::from_outside, or no norm learned in that time
 };
 
 constexpr const char* kLr = "lr";
@@ -99,16 +99,14 @@ Scatter scatter_by(Expectation::Measure measure, const std::vector<PairedRun>& a
   return scatter_of(differences);
 }
 
-/// Why a run did not train; none: it did, or what ended it says nothing.
-std::optional<std::string> failure_of(const Cell& cell) {
-  if (cell.state == CellState::failed) {
-    return cell.from_outside ? std::nullopt : std::optional(cell.reason);
-  }
-  if (!cell.fit || !is_a_guess(*cell.fit)) {
-    return std::nullopt;
-  }
-  return fmt::format("its loss on training images, {:.3f}, is that of a guess among {} classes", cell.fit->loss,
-                     cell.fit->classes);
+/// Whether a run that differs from `cell` in its norm alone has learned, so that there was time to learn.
+bool another_norm_learns(const Comparison& comparison, const Cell& cell) {
+  return std::ranges::any_of(comparison.cells, [&](const Cell& other) {
+    Settings place = other;
+    place.norm = cell.norm;
+    return other.norm != cell.norm && other.seed == cell.seed && same_but_seed(place, cell) && other.fit &&
+           !is_a_guess(*other.fit);
+  });
 }
 
 /// Counts the runs that failed to train.
@@ -119,10 +117,18 @@ void count_failures(const Comparison& comparison, const Settings& place, Measure
     }
     measured.waiting |= cell.state != CellState::failed && cell.state != CellState::finished;
     ++measured.runs;
-    measured.outside += cell.state == CellState::failed && cell.from_outside ? 1 : 0;
-    if (const std::optional<std::string> reason = failure_of(cell)) {
-      measured.reason = measured.failed == 0 ? *reason : measured.reason;
-      ++measured.failed;
+    std::string reason = cell.reason;
+    bool says_nothing = cell.from_outside;
+    if (cell.fit && is_a_guess(*cell.fit)) {
+      reason = fmt::format("its loss on training images, {:.3f}, is not below that of a guess among {} classes",
+                           cell.fit->loss, cell.fit->classes);
+      says_nothing = !another_norm_learns(comparison, cell);
+    } else if (cell.state != CellState::failed) {
+      continue;
+    }
+    ++(says_nothing ? measured.outside : measured.failed);
+    if (measured.reason.empty() && !says_nothing) {
+      measured.reason = reason;
     }
   }
 }
@@ -249,10 +255,12 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
     return text + ": runs are missing";
   }
   if (expected.sign == Sign::fails) {
-    return fmt::format(
-        "{}: {} of {} runs failed{}{}{}", text, measured.failed, measured.runs,
-        measured.reason.empty() ? "" : ", the first as ", measured.reason,
-        measured.outside == 0 ? "" : fmt::format("; {} ended for another reason than the network", measured.outside));
+    return fmt::format("{}: {} of {} runs failed{}{}{}", text, measured.failed, measured.runs,
+                       measured.reason.empty() ? "" : ", the first as ", measured.reason,
+                       measured.outside == 0
+                           ? ""
+                           : fmt::format("; {} not counted: another reason ended them, or no other norm learned either",
+                                         measured.outside));
   }
   if (!measured.scatter) {
     return text + ": no two runs of the same seed";

@@ -420,7 +420,12 @@ bool same_but_seed(const Settings& a, const Settings& b) {
 
 bool is_a_guess(const Fit& fit) {
   const std::optional<double> margin = guessing_margin(fit.classes, fit.images);
-  return margin && !(fit.loss < std::log(static_cast<double>(fit.classes)) - *margin);
+  if (!margin || fit.loss < std::log(static_cast<double>(fit.classes)) - *margin) {
+    return false;
+  }
+  const auto right = static_cast<int64_t>(std::llround(fit.accuracy * static_cast<double>(fit.images)));
+  return std::isnan(fit.loss) ||
+         !(heads_interval(fit.images, right, 0.001).first > 1 / static_cast<double>(fit.classes));
 }
 
 const Trial* best_trial(const Tuning& tuning) {

@@ -40,8 +40,9 @@ struct Fit {
   int64_t classes = 0;  ///< that the network chooses from; 0 in files of versions that did not keep them
 };
 
-/// True iff the loss does not show that the network looks at its images: it is no number, or not below the loss of a
-/// guess, log(classes), by more than guessing_margin(). False where that is not known.
+/// True iff nothing shows that the network looks at its images: the loss is no number, or not below the loss of a
+/// guess, log(classes), by more than guessing_margin(), and the right answers are no more than a guess has, which
+/// heads_interval() decides with a chance of 0.001. False where that is not known.
 bool is_a_guess(const Fit& fit);
 
 /// One training run of a comparison, with its settings.
