@@ -25,7 +25,7 @@ LEFT_OUT = {("vit_tiny_patch16_224", 8), ("vit_small, 32 pixels, patch 4", 128),
 BATCHES_LEFT_OUT = (2, 4, 8)
 
 
-# Norma folds batch norms in inference; bfloat16 is that of autocast; in processes PyTorch has DDP over gloo.
+# What the overview calls the parts.
 WHAT = {"train": "training, float32", "bfloat16": "training, bfloat16", "infer": "inference, float32",
         "infer_bfloat16": "inference, bfloat16", "batches": "training, float32", "data_parallel": "training, float32"}
 

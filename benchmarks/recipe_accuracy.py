@@ -37,9 +37,10 @@ COMMIT = "commit.txt"  # beside a run that has ended: what it was made with
 READ = {"epochs", "batch-size", "lr", "momentum", "weight-decay", "smoothing", "random-crop", "hflip", "seed", "precision",
         "drop-path", "patch-size", "clip-grad"}
 KNOWN = {"dataset": "fashion_mnist", "img-size": SIZE, "sched": "onecycle", "channels-last": True, "conv-layer": "conv",
-         "sched-on-updates": True, "grad-accum-steps": 1, "layer-decay": 1, "clip-mode": "norm"}
+         "sched-on-updates": True, "grad-accum-steps": 1, "layer-decay": 1, "clip-mode": "norm",
+         "qkv-bias": True}
 NETWORKS = {"resnet18": {"small-stem": True, "opt": "nesterov", "drop-path": 0, "clip-grad": 0},
-            "vit_tiny": {"qkv-bias": True, "opt": "adamw"}}
+            "vit_tiny": {"opt": "adamw"}}
 HARMLESS = {"skip-bad-images", "interpolation", "crop-pct", "ratio", "remode", "recount", "train-interpolation", "mixup-prob",
             "mixup-switch-prob", "lr-base-size", "threads", "decay-epochs", "decay-milestones", "decay-rate",
             "max-nonfinite", "model-ema-decay", "log-json", "tensorboard", "telemetry", "checkpoint-hist",
@@ -47,9 +48,10 @@ HARMLESS = {"skip-bad-images", "interpolation", "crop-pct", "ratio", "remode", "
 
 
 def check_options(options):
-    if options["model"] not in NETWORKS:
-        sys.exit(f"recipe_accuracy: model: expected {' or '.join(NETWORKS)}, got {options['model']}")
-    known = KNOWN | NETWORKS[options["model"]]
+    model = options.get("model", "resnet18")
+    if model not in NETWORKS:
+        sys.exit(f"recipe_accuracy: model: expected {' or '.join(NETWORKS)}, got {model}")
+    known = KNOWN | NETWORKS[model]
     for name, value in options.items():
         if name in known and value != known[name]:
             sys.exit(f"recipe_accuracy: {name}: expected {known[name]}, got {value}")

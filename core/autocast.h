@@ -53,8 +53,8 @@ class CastPolicy {
   [[nodiscard]] std::optional<CastRule> find(std::string_view op) const;
   /// The names of all ops, sorted: those of Norma, and those that the program or a plug-in names.
   [[nodiscard]] static std::vector<std::string> ops();
-  /// Makes an op known, if it is not yet; always true. Only OpName (core/op.h) calls it, while the program or a plug-in
-  /// is loaded.
+  /// Makes an op known, if it is not yet: of two rules the first stays. Always true. Only OpName (core/op.h) calls it,
+  /// while the program or a plug-in is loaded; no other thread may run ops under autocast then.
   static bool add(std::string_view op, CastRule by_default);
 
   friend bool operator==(const CastPolicy&, const CastPolicy&) = default;

@@ -101,7 +101,11 @@ class BackwardWalk {
   /// The gradient that arrived at a target; undefined if none did.
   Tensor gradient_of(const Tensor& target) const {
     const Edge edge = edge_of(target);
-    return edge.leaf != nullptr ? gradient_of(edge.leaf.get()) : wanted_.at(key_of(edge));
+    if (edge.leaf != nullptr) {
+      return gradient_of(edge.leaf.get());
+    }
+    const auto found = wanted_.find(key_of(edge));  // not there if a hook has changed the target in place
+    return found == wanted_.end() ? Tensor() : found->second;
   }
 
   /// Adds to the .grad of every leaf reached.

@@ -77,8 +77,8 @@ inline constexpr OpName<name, rule> named;
 /// few loads.
 class Op : NotCopied {
  public:
-  /// `name` must live as long as the Op, as a literal does. An op that is not `named` has the rule of `rule_of`, or
-  /// converts nothing. Under autocast it throws Error if CastPolicy does not know `rule_of`.
+  /// `name` must live as long as the Op, as a literal does. An op that CastPolicy does not know has the rule of
+  /// `rule_of`, or converts nothing. Under autocast it throws Error if CastPolicy does not know `rule_of`.
   explicit Op(std::string_view name, std::string_view rule_of = {}) : name_(name), autocast_(detail::autocast_state) {
     if (autocast_ != nullptr) {
       find_rule(rule_of);

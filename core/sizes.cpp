@@ -2,6 +2,8 @@
 
 #include "base/error.h"
 
+#include <fmt/format.h>
+
 #include <limits>
 
 namespace norma {
@@ -152,3 +154,8 @@ Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Size
 }
 
 }  // namespace norma
+
+fmt::format_context::iterator fmt::formatter<norma::Sizes>::format(const norma::Sizes& sizes,
+                                                                   fmt::format_context& context) const {
+  return fmt::formatter<std::string>::format(norma::to_string(sizes), context);
+}

@@ -107,7 +107,5 @@ Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Size
 /// As to_string(). An error's text has Sizes themselves, so that nothing is written in a call without an error.
 template <>
 struct fmt::formatter<norma::Sizes> : fmt::formatter<std::string> {
-  auto format(const norma::Sizes& sizes, fmt::format_context& context) const {
-    return fmt::formatter<std::string>::format(norma::to_string(sizes), context);
-  }
+  fmt::format_context::iterator format(const norma::Sizes& sizes, fmt::format_context& context) const;
 };

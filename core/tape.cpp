@@ -12,7 +12,7 @@ thread_local bool grad_enabled_ = true;
 thread_local bool remakes_outputs_ = false;
 std::atomic<uint64_t> next_sequence = 0;
 
-/// The edge along which the gradient of `input` goes. Throws Error for a view with an old history, or none.
+/// The edge along which the gradient of `input` goes. Throws Error for a view whose history is old or lost.
 Edge edge_to(std::string_view op, const Tensor& input) {
   if (!input.defined()) {
     return {};

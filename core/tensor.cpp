@@ -109,7 +109,7 @@ T* Tensor::data() const {
 
 template <class T>
 T Tensor::item() const {
-  check(numel() == 1, "item", "expected a tensor with one element, got sizes {}", norma::to_string(sizes()));
+  check(numel() == 1, "item", "expected a tensor with one element, got sizes {}", sizes());
   return to_vector<T>()[0];
 }
 

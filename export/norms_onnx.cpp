@@ -133,8 +133,9 @@ std::string by_plain_ops(const Norm& norm) {
   const Sizes& sizes = norm.op.x().sizes();
   std::vector<int64_t> axes = norm.reduce;
   std::string x = norm.x();
-  std::string comment = fmt::format("{}, of which ONNX has no op{}", norm.op.name(),
-                                    norm.is_rms() ? " before opset 23" : "");  // on the first node
+  std::string comment = fmt::format(
+      "{}, of which ONNX has no op{}", norm.op.name(),
+      norm.is_rms() && norm.groups == 1 && graph.opset() < 23 ? " before opset 23" : "");  // on the first node
   int64_t count = 1;
   for (const int64_t axis : norm.reduce) {
     count *= sizes[axis];

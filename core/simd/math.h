@@ -134,7 +134,7 @@ HWY_INLINE Floats<registers> exp_for_16_bits(const Floats<registers>& x) {
       },
       p, shifted);
   return select(x < broadcast<float, registers>(-87.0F), broadcast<float, registers>(0.0F),
-                select(x < broadcast<float, registers>(1.0F), scaled, x));
+                select(x < broadcast<float, registers>(1.0F), scaled, x));  // NaN stays
 }
 
 /// ln x to 1 unit.

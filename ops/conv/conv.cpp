@@ -57,13 +57,13 @@ void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight,
   const int64_t channels = x.size(1);
   const int64_t outputs = weight.size(0);
   const int64_t groups = options.groups;
-  check(channels >= 1, op, "x: expected at least 1 channel, got sizes {}", to_string(x.sizes()));
-  check(weight.numel() >= 1, op, "weight: expected no size of 0, got sizes {}", to_string(weight.sizes()));
+  check(channels >= 1, op, "x: expected at least 1 channel, got sizes {}", x.sizes());
+  check(weight.numel() >= 1, op, "weight: expected no size of 0, got sizes {}", weight.sizes());
   check(channels % groups == 0, op, "groups: expected a divisor of the {} input channels, got {}", channels, groups);
   check(outputs % groups == 0, op, "groups: expected a divisor of the {} output channels, got {}", outputs, groups);
   check(weight.size(1) * groups == channels, op,
         "weight: expected {} input channels per group ({} channels in {} groups), got {} (sizes {})", channels / groups,
-        channels, groups, weight.size(1), to_string(weight.sizes()));
+        channels, groups, weight.size(1), weight.sizes());
   const auto padded_size = [&](int64_t size, int64_t padding) {
     return checked_add(op, "padding", size, checked_mul(op, "padding", 2, padding));
   };

@@ -63,9 +63,9 @@ void check_input(std::string_view op, const Tensor& x) {
   check_rank(op, "x", x, 4);
   check_available(op, x.device());
   check(x.size(1) > 0 && x.size(2) > 0 && x.size(3) > 0, op, "x: expected no size of 0 behind the first, got sizes {}",
-        to_string(x.sizes()));
+        x.sizes());
   check(x.size(2) <= kMaxPixels && x.size(3) <= kMaxPixels, op, "x: expected at most {} rows and columns, got sizes {}",
-        kMaxPixels, to_string(x.sizes()));
+        kMaxPixels, x.sizes());
 }
 
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -132,7 +132,7 @@ SharedGeometry sliding_geometry(std::string_view op, const Tensor& x, const Pool
   };
   check(all_inside(rows) && all_inside(columns), op,
         "dilation: expected a position inside the image for every window, got {} for sizes {}", to_string(dilation),
-        to_string(x.sizes()));
+        x.sizes());
   return std::make_shared<const Geometry>(Geometry{.rows = std::move(rows),
                                                    .columns = std::move(columns),
                                                    .divisor = options.divisor_override,
@@ -216,7 +216,7 @@ Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
   check(options.divisor_override == 0, op, "divisor_override: expected 0, as a maximum divides nothing, got {}",
         options.divisor_override);
   check(x.size(2) * x.size(3) <= kMaxPixels, op, "x: expected at most {} pixels in an image, got sizes {}", kMaxPixels,
-        to_string(x.sizes()));
+        x.sizes());
   const Tensor x_read = contiguous_copy(x, geometry->format);
   const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
   const Tensor index = empty_for(*geometry, geometry->y_sizes(), DType::int32, x.device());

@@ -96,17 +96,19 @@ TEST_CASE("onnx: norms are ONNX's own where those mean the same") {
   }
 }
 
-TEST_CASE("onnx: group norm of opset 21 is computed in the dtype of the network") {
-  for (const DType dtype : {DType::float32, DType::float64}) {
-    SmallNetwork network("group:4");
+TEST_CASE("onnx: group norm of opset 21 and RMS norm of 23 are computed in the dtype of the network") {
+  for (const auto& [norm, dtype] : {std::pair{"group:4", DType::float32}, std::pair{"group:4", DType::float64},
+                                    std::pair{"rms2d", DType::float32}, std::pair{"rms2d", DType::float64}}) {
+    const bool is_group = std::string_view(norm) == "group:4";
+    SmallNetwork network(norm);
     network.to(dtype);
-    const onnx::ModelProto model = exported(network, to(images(), dtype), {.opset = 21});
+    const onnx::ModelProto model = exported(network, to(images(), dtype), {.opset = is_group ? 21 : 23});
+    const std::string type = is_group ? "GroupNormalization" : "RMSNormalization";
     const int64_t expected = dtype == DType::float64 ? onnx::TensorProto::DOUBLE : onnx::TensorProto::FLOAT;
     int found = 0;
     for (const onnx::NodeProto& node : model.graph().node()) {
       for (const onnx::AttributeProto& attribute : node.attribute()) {
-        found +=
-            node.op_type() == "GroupNormalization" && attribute.name() == "stash_type" && attribute.i() == expected;
+        found += node.op_type() == type && attribute.name() == "stash_type" && attribute.i() == expected ? 1 : 0;
       }
     }
     CHECK(found == 3);

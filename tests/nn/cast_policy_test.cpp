@@ -45,7 +45,7 @@ std::vector<std::string> sources_of_ops() {
 }  // namespace
 
 TEST_CASE("cast policy: an op says its name and its rule once, and every program knows it") {
-  const std::regex name(R"re((?:named|OpName)<"([a-z0-9_]+)"(?:, CastRule::([a-z0-9]+))?>)re");
+  const std::regex name(R"re((?:named|OpName)<"([a-z0-9_]+)"(?:,\s*CastRule::([a-z0-9]+))?>)re");
   std::map<std::string, std::string> rules;
   for (const std::string& text : sources_of_ops()) {
     for (std::sregex_iterator found(text.begin(), text.end(), name), end; found != end; ++found) {

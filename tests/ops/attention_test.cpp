@@ -417,9 +417,12 @@ TEST_CASE("attention: large scores") {
       CHECK(max_difference(y, full({1, 1, 2, 1}, factor > 0 ? 1.5 : 4.0)) == 0);
     }
     // NaN is not lost.
-    const Tensor q = full({1, 1, 1, 1}, NAN, {.device = device});
-    const Tensor ones_there = ones({1, 1, 3, 1}, {.device = device});
-    CHECK(std::isnan(to_device(scaled_dot_product_attention(q, ones_there, ones_there), kCpu).item<float>()));
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+      const Tensor q = full({1, 1, 1, 1}, NAN, {.dtype = dtype, .device = device});
+      const Tensor ones_there = ones({1, 1, 3, 1}, {.dtype = dtype, .device = device});
+      const Tensor y = to_device(scaled_dot_product_attention(q, ones_there, ones_there), kCpu);
+      CHECK(std::isnan(y.to_vector<float>().front()));
+    }
   }
 }
 

@@ -35,9 +35,8 @@ constexpr bool kIsSlopeLookedUp =
     std::is_same_v<F, UnaryDerivative<Unary::gelu_tanh, float>>;
 
 /// Whether a table pays: not for fewer numbers than it has.
-template <class S>
-bool can_look_up(const Sizes& sizes) {
-  return sizeof(S) == 2 && sizes.numel() >= kNumbersOf16Bits;
+bool pays_to_look_up(const Sizes& sizes) {
+  return sizes.numel() >= kNumbersOf16Bits;
 }
 
 /// f(x, others…) of each number x of S, as R. The number's bits are the index.
@@ -69,8 +68,11 @@ void map_by_table(const Sizes& sizes, const Operand& y, const Operand& x, const 
   detail::run_with<2>(sizes, {y.strides, x.strides}, [&](const auto& offsets, int64_t count, const auto& strides) {
     S* out = static_cast<S*>(y.data) + offsets[0];
     const S* in = static_cast<const S*>(x.data) + offsets[1];
-    strides[0] == 1 && strides[1] == 1 ? look_up(count, out, 1, in, 1, table)
-                                       : look_up(count, out, strides[0], in, strides[1], table);
+    if (strides[0] == 1 && strides[1] == 1) {  // known strides make a shorter loop
+      look_up(count, out, 1, in, 1, table);
+    } else {
+      look_up(count, out, strides[0], in, strides[1], table);
+    }
   });
 }
 
@@ -103,7 +105,7 @@ void unary_floating(Unary f, const Sizes& sizes, const Operand& y, const Operand
       map_numbers<S, S>(sizes, y, x, [e = function.first](T v) { return std::pow(v, e); });
     } else {
       if constexpr (sizeof(S) == 2 && kIsLookedUp<F>) {
-        if (can_look_up<S>(sizes)) {
+        if (pays_to_look_up(sizes)) {
           return map_by_table<S>(sizes, y, x, values<S, S>(function));
         }
       }
@@ -129,7 +131,7 @@ void unary_backward(Unary f, DType dtype, const Sizes& sizes, const Operand& dx,
   dispatch_any_floating("unary_backward", dtype, [&]<class S>(S) {
     with_unary_derivative<compute_t<S>>(f, scalars, [&]<class F>(F function) {
       if constexpr (sizeof(S) == 2 && kIsSlopeLookedUp<F>) {
-        if (can_look_up<S>(sizes)) {
+        if (pays_to_look_up(sizes)) {
           return scale_by_table<S>(sizes, dx, saved, dy, values<float, S>(function, Same<float>{1}));
         }
       }
