@@ -35,7 +35,7 @@ def is_left_out(part, row):
 
 
 def made_by(part):
-    return (f"{part['date']}, {part['threads']} threads, {part['rounds']} rounds, {part['versions']['pytorch']}"
+    return (f"{part['date']}, {part['threads']} threads, {part['rounds']} round{'s' * (part['rounds'] != 1)}, {part['versions']['pytorch']}"
             if "pytorch" in part["versions"] else f"{part['date']}, {part['threads']} threads")
 
 
