@@ -228,7 +228,7 @@ def write(recipe, seeds, folders, series, rates, versions):
     (docs / f"{name}_log.csv").write_text((folders[0] / "metrics.csv").read_text())
     cores = len(os.sched_getaffinity(0))
     lines = [f"# `{recipe}`, measured", "",
-             f"`python3 benchmarks/recipe_accuracy.py` made this page on {datetime.date.today()}: "
+             f"`python3 benchmarks/recipe_accuracy.py --recipe {recipe}` made this page on {datetime.date.today()}: "
              f"{processor.describe()['name']}, {cores} core{'s' if cores > 1 else ''}; "
              f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.", "",
              "| | test accuracy | test loss | images per second in training, median |", "|---|---|---|---|"]
