@@ -326,13 +326,13 @@ void warn_of_other_norm(std::string_view op, const Trained& trained, const train
     train::warn(op, "the weights were trained with norm {}, and {} takes them as they are: the network is another one",
                 before, now);
   }
-  const auto qk_norm_of = [&](const train::Recipe& of) {
-    return of.qk_norm.empty() ? "none" : models::complete_norm(recipe.model, of.qk_norm);
-  };
-  if (trained.of_run && qk_norm_of(trained.recipe) != qk_norm_of(recipe)) {
+  const auto qk_norm_of = [](const train::Recipe& of) { return of.qk_norm.empty() ? "none" : of.qk_norm; };
+  const std::string qk_before = qk_norm_of(trained.recipe);
+  const std::string qk_now = qk_norm_of(recipe);
+  if (trained.of_run && models::complete_norm(recipe.model, qk_before) != models::complete_norm(recipe.model, qk_now)) {
     train::warn(op,
                 "the weights were trained with qk-norm {}, and {} takes them as they are: the network is another one",
-                qk_norm_of(trained.recipe), qk_norm_of(recipe));
+                qk_before, qk_now);
   }
 }
 

@@ -17,7 +17,8 @@ inline void give_other_value(const train::RecipeOption& option, train::Recipe& r
           value = !value;
         } else if constexpr (std::is_same_v<F, train::TextField>) {
           const auto names = option.names != nullptr ? option.names() : std::vector<std::string>{"0.3"};
-          value = names.back() == value ? names.front() : names.back();
+          const bool is_absence = option.or_none && names.back() == train::kNone;
+          value = names.back() == value || is_absence ? names.front() : names.back();
         } else if constexpr (std::is_same_v<F, train::TextsField>) {
           value = {"linear=keep", "relu=float32"};
         } else if constexpr (std::is_same_v<F, train::FileField>) {
