@@ -51,9 +51,9 @@ struct Literal {
 ///   const Op op(named<"softmax", CastRule::float32>);
 template <Literal name, CastRule rule = CastRule::keep>
 struct OpName {
-  static inline const bool known = CastPolicy::add(name.text, rule);
+  static inline const bool kKnown = CastPolicy::add(name.text, rule);
   constexpr operator std::string_view() const {  // NOLINT: it stands for its text
-    static_cast<void>(&known);                   // without a use it would not be made
+    static_cast<void>(&kKnown);                  // without a use it would not be made
     return name.text;
   }
 };
