@@ -157,5 +157,5 @@ Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Size
 
 fmt::format_context::iterator fmt::formatter<norma::Sizes>::format(const norma::Sizes& sizes,
                                                                    fmt::format_context& context) const {
-  return fmt::formatter<std::string>::format(norma::to_string(sizes), context);
+  return fmt::formatter<fmt::string_view>::format(norma::to_string(sizes), context);
 }

@@ -104,8 +104,9 @@ Strides broadcast_strides(const Sizes& sizes, const Strides& strides, const Size
 
 }  // namespace norma
 
-/// As to_string(). An error's text has Sizes themselves, so that nothing is written in a call without an error.
+/// As to_string(). An error's text has Sizes themselves, so that nothing is written in a call without an error. Its
+/// base is one that fmt/core.h has whole: that of std::string stands in fmt/format.h.
 template <>
-struct fmt::formatter<norma::Sizes> : fmt::formatter<std::string> {
+struct fmt::formatter<norma::Sizes> : fmt::formatter<fmt::string_view> {
   fmt::format_context::iterator format(const norma::Sizes& sizes, fmt::format_context& context) const;
 };
