@@ -55,8 +55,7 @@ TEST_CASE("races: an access past the end of a tensor") {
     const Tensor to = zeros({blocks * threads}, {.dtype = DType::int32, .device = kCudaEmulated});
     past_the_end(blocks, threads, to.device_pointer<int>());
   };
-  CHECK(race(run).find(") writes number 64 of a tensor that has 64 (of 4 bytes; the first is 0)") !=
-        std::string::npos);
+  CHECK(race(run).find(") writes number 64 of a tensor that has 64 (of 4 bytes; the first is 0)") != std::string::npos);
 }
 
 TEST_CASE("races: a shuffle is no barrier") {
