@@ -109,7 +109,8 @@ TEST_CASE("check_norm: a gradient of a parameter that is a little off") {
     return layer_norm(x, off);
   });
   CHECK(failed(report) == "gradients of parameters");
-  CHECK(find(report, "gradients of parameters").text.find("weight: element 0: expected gradient ") == 0);
+  CHECK(find(report, "gradients of parameters").text.find(" elements are wrong; the furthest, element ") !=
+        std::string::npos);
 }
 
 TEST_CASE("check_norm: a hidden copy, in forward and in backward") {
