@@ -16,8 +16,9 @@ LONGEST = 60  # seconds for a gap
 PATIENCE = 4  # seconds until a student hears that the tests still run
 MOST_MESSAGES = 2
 MOST_PRINTED = 2000  # characters of what the student's code prints
-CRASH = ("\nAn index is out of range, or a loop runs too far. "
-         "A loop down to 0 must not say i >= 0: no size_t is below 0.")
+CRASH = "\nAn index is out of range, or a loop runs too far."
+ENDLESS_LOOP = re.compile(r"size_t\s+(\w+)\s*=[^;]*;\s*\1\s*>=\s*0\s*;")
+NO_SIZE_BELOW_0 = " A loop down to 0 must not say i >= 0: no size_t is below 0."
 
 
 def text_of(element, tag):
@@ -98,10 +99,40 @@ def run_gap(program, gap):
     return {"gap": gap, "passed": passed, "printed": printed, "tests": tests}
 
 
-def grade(lesson, program):
+def needs(test):
+    """The earlier gaps that a test needs: its name says "(needs gaps 1 and 2)"."""
+    named = re.search(r"\(needs gaps? ([^)]*)\)", test["name"])
+    return {int(gap) for gap in re.findall(r"\d", named.group(1))} if named else set()
+
+
+def name_causes(gaps):
+    """Where only such tests of a gap fail as need an earlier gap that is wrong, says so: {"because_of": [1]}."""
+    wrong = set()
+    for gap in gaps:
+        failed = [test for test in gap["tests"] if not test["passed"]]
+        causes = [needs(test) & wrong for test in failed]
+        if failed and all(causes):
+            gap["because_of"] = sorted(set.union(*causes))
+            for test in failed:
+                test["messages"].insert(0, f"This test needs gap {min(needs(test) & wrong)}, which is not right yet.")
+        elif failed:
+            wrong.add(gap["gap"])
+
+
+def grade(lesson, program, answers=""):
+    """`answers`: the text of the student's file, for hints about a crash."""
     gaps = [run_gap(program, gap) for gap in GAPS]
+    name_causes(gaps)
+    if ENDLESS_LOOP.search(answers):
+        for test in (test for gap in gaps for test in gap["tests"]):
+            test["messages"] = [text.replace(CRASH, CRASH + NO_SIZE_BELOW_0) for text in test["messages"]]
     return {"lesson": lesson.number, "name": lesson.name, "built": True,
             "passed": sum(gap["passed"] for gap in gaps), "of": len(gaps), "gaps": gaps}
+
+
+def takes_solution(text):
+    """True iff a student's file includes another one's answers."""
+    return re.search(r'#\s*include\s*[<"][^">]*solution', text) is not None
 
 
 def not_built(lesson, text):
@@ -116,7 +147,7 @@ def show(result, file, as_json):
         return
     print(f"lesson {result['lesson']}, {result['name']}")
     if not result["built"]:
-        print(f"{result['message']}\n{file} does not compile.")
+        print(f"{result['message']}\n{file} is not graded.")
         return
     for gap in result["gaps"]:
         for test in gap["tests"]:
@@ -126,4 +157,4 @@ def show(result, file, as_json):
         if gap["printed"]:
             print("          your code printed:\n" + gap["printed"].rstrip())
     done = result["passed"] == result["of"]
-    print(f"{result['passed']} of {result['of']} gaps are filled." + ("" if done else f" Open {file}"))
+    print(f"{result['passed']} of {result['of']} gaps are right." + ("" if done else f" Open {file}"))

@@ -60,9 +60,13 @@ def show_page(lesson, args):
 
 def check_answers(lesson, args):
     kind = "solution" if args.solution else "exercise"
-    text = build(args.build, lesson.target(kind))
+    answers = lesson.text(f"{kind}.cpp")
+    if grade.takes_solution(answers):
+        text = "It includes a solution. Write the answers into the gaps."
+    else:
+        text = build(args.build, lesson.target(kind))
     program = args.programs / lesson.target(kind)
-    result = grade.grade(lesson, program) if text is None else grade.not_built(lesson, text)
+    result = grade.grade(lesson, program, answers) if text is None else grade.not_built(lesson, text)
     grade.show(result, os.path.relpath(lesson.folder / f"{kind}.cpp"), args.json)
     sys.exit(0 if result["passed"] == result["of"] else 1)
 
@@ -79,7 +83,33 @@ def lesson_command(args):
         show_page(lesson, args)
 
 
+NO_ANSWERS = """// Our answers are not handed out. What needs them, such as the page's program, takes yours.
+#include "exercise.cpp"
+"""
+
+
+def write_handout(folder, root=BUILD.parents[1]):
+    """A copy of the files that git knows, without our answers and without history."""
+    if folder.exists():
+        raise RuntimeError(f"lessons: --handout: {folder} is there already")
+    names = subprocess.run(["git", "-C", root, "ls-files", "-z"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    for name in filter(None, names.split("\0")):
+        file = folder / name
+        if re.fullmatch(r"lessons/[^/]*/lesson\.py", name):  # cells of notebooks, answers and all
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if re.fullmatch(r"lessons/[^/]*/solution\.cpp", name):
+            file.write_text(NO_ANSWERS, encoding="utf-8")
+        elif name == "lessons/wrong_answers.toml":
+            file.write_text("", encoding="utf-8")
+        else:
+            shutil.copy(root / name, file, follow_symlinks=False)
+    print(f"the course without answers: {folder}")
+
+
 def lessons_command(args):
+    if args.handout:
+        return write_handout(args.handout.resolve())
     if args.solved and not args.notebooks:
         sys.exit("run: lessons: --solved goes with --notebooks")
     if args.notebooks:
@@ -140,6 +170,7 @@ def main():
     course = commands.add_parser("lessons", help="the list; all pages as a site, or some as notebooks")
     course.add_argument("--site", type=pathlib.Path, metavar="DIR", help="write a static site that needs no network")
     course.add_argument("--notebooks", type=pathlib.Path, metavar="DIR", help="write those that are in Python, too")
+    course.add_argument("--handout", type=pathlib.Path, metavar="DIR", help="write the course without our answers")
     course.add_argument("--solved", action="store_true", help="with --notebooks: with our answers in the gaps")
     course.set_defaults(call=lessons_command)
     test = commands.add_parser("test")

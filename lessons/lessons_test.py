@@ -3,6 +3,7 @@
 import contextlib
 import io
 import pathlib
+import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -149,6 +150,51 @@ def expect_link():
     return 0
 
 
+def expect_handout():
+    """A copy has what git knows, and none of our answers."""
+    with tempfile.TemporaryDirectory() as folder:
+        root, copy = pathlib.Path(folder) / "root", pathlib.Path(folder) / "copy"
+        lesson, _ = lesson_in(root)
+        (lesson.folder / "lesson.py").write_text(CELLS)
+        (root / "lessons" / "wrong_answers.toml").write_text("1 = []\n")
+        for command in (["init", "-q"], ["add", "lessons"]):
+            subprocess.run(["git", "-C", root, *command], check=True)
+        with contextlib.redirect_stdout(io.StringIO()):
+            lessons.write_handout(copy, root)
+        found = sorted(file.relative_to(copy).as_posix() for file in copy.rglob("*") if file.is_file())
+        expected = sorted(file.relative_to(root).as_posix() for file in (root / "lessons").rglob("*")
+                          if file.is_file() and file.name != "lesson.py")
+        answers = (copy / "lessons/01_a/solution.cpp").read_text() + (copy / "lessons/wrong_answers.toml").read_text()
+    if found != expected or answers != lessons.NO_ANSWERS:
+        print(f"a handout: got {found}: {answers}")
+        return 1
+    return 0
+
+
+def expect_causes():
+    """A gap that fails only where a test needs an earlier one names that gap."""
+    def gap(number, *tests):
+        return {"gap": number, "tests": [{"name": name, "passed": passed, "messages": []} for name, passed in tests]}
+
+    gaps = [gap(1, ("gap 1: a", False)), gap(2, ("gap 2: b", True)), gap(3, ("gap 3: c (needs gaps 1 and 2)", False))]
+    grade.name_causes(gaps)
+    alone = [gap(1, ("gap 1: a", True)), gap(2, ("gap 2: b (needs gap 1)", False))]
+    grade.name_causes(alone)
+    if [one.get("because_of") for one in gaps + alone] != [None, None, [1], None, None]:
+        print(f"causes: got {gaps} and {alone}")
+        return 1
+    return 0
+
+
+def expect_solution_is_seen():
+    found = [grade.takes_solution(text) for text in ('#include "solution.cpp"', '# include "../01_a/solution.cpp"',
+                                                     '#include "exercise.h"  // no solution')]
+    if found != [True, True, False]:
+        print(f"an included solution: got {found}")
+        return 1
+    return 0
+
+
 CELLS = ("# %% text\nprint(1)\n# %% cpp\nrate = 0.125\n# %% prose\n# The mean is 0.25,\n# ->\n# Its mean is 0.25,\n" +
          "".join(f"# %% gap {gap}\ndef f():\n    ### BEGIN SOLUTION\n    return {gap}\n    ### END SOLUTION\n"
                  f"# %% check {gap}\nassert f() == {gap}\n" for gap in "123"))
@@ -182,6 +228,9 @@ def expect_notebook(what, fault, cells=CELLS, page=PAGE + EXERCISE):
 
 faults = sum([
     expect_link(),
+    expect_handout(),
+    expect_causes(),
+    expect_solution_is_seen(),
     expect_notebook("a good notebook", None),
     expect_notebook("a block without a cell", "expected a cell 'cpp' for the block that begins with '  double rate",
                     CELLS.replace("# %% cpp\nrate = 0.125\n", "")),

@@ -234,7 +234,10 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
   }
   for (const double tick : ticks_of(across)) {
     picture.line(across(tick), up.from, across(tick), up.from + 4);
-    picture.text(across(tick), up.from + 17, short_number(tick), {.size = 12, .anchor = "middle"});
+    // The last one must not leave the picture on the right.
+    const double half = 3.6 * static_cast<double>(short_number(tick).size());
+    picture.text(std::min(across(tick), kWidth - half), up.from + 17, short_number(tick),
+                 {.size = 12, .anchor = "middle"});
   }
   picture.line(across.from, up.from, across.to, up.from, Color::ink);
   picture.text(4, row + 20, y.label, {.color = Color::faint});

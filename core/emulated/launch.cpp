@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -35,8 +36,10 @@ enum class Waits : uint8_t { no, at_shuffle, at_barrier, ended };
 struct Lane {
   Fiber* fiber = nullptr;  ///< from its first step to its last
   Waits waits = Waits::no;
-  bool odd = false;              ///< which of the two values is the latest: a lane is at most one exchange ahead
-  std::array<Words, 2> value{};  ///< its values in the latest two exchanges
+  bool odd = false;               ///< which of the two values is the latest: a lane is at most one exchange ahead
+  std::array<Words, 2> value{};   ///< its values in the latest two exchanges
+  const void* barrier = nullptr;  ///< the code after the barrier that it waits at
+  const void* caller = nullptr;   ///< the code after the call of the function that has this barrier, where it is known
 };
 
 /// Runs one block after the other. Each thread of the host has one runner.
@@ -98,7 +101,12 @@ class BlockRunner {
     }
   }
 
-  void wait(Waits for_what) { wait(lanes_[static_cast<size_t>(place_.thread)], for_what); }
+  void wait_for_block(const void* code) {
+    Lane& lane = lanes_[static_cast<size_t>(place_.thread)];
+    lane.barrier = code;
+    lane.caller = detail::last_caller();
+    wait(lane, Waits::at_barrier);
+  }
 
   Words exchange(const Words& value, int source) {
     const int thread = place_.thread;
@@ -119,6 +127,18 @@ class BlockRunner {
     lane.fiber->leave();
   }
 
+  /// " (kernels.cpp:41)" of a barrier that some thread waits at; "" where that is not known.
+  [[nodiscard]] std::string line_of_barrier() const {
+    for (const Lane& lane : lanes_) {
+      if (races_ != nullptr && lane.waits == Waits::at_barrier) {
+        std::string line = source_line(lane.barrier);
+        line = line.empty() ? source_line(lane.caller) : line;
+        return line.empty() ? line : " (" + line + ")";
+      }
+    }
+    return "";
+  }
+
   uint64_t next_order() {
     order_ = order_ * 6364136223846793005U + 1442695040888963407U;
     return checks_.order_seed == 0 ? 0 : order_ >> 33U;
@@ -135,10 +155,15 @@ class BlockRunner {
     for (int thread = 0; thread < place_.threads; ++thread) {
       waiting += lanes_[static_cast<size_t>(thread)].waits == Waits::at_barrier ? 1 : 0;
     }
-    check(waiting == 0 || waiting == place_.threads, "launch",
-          "{} of the {} threads of block {} wait at a barrier, the others have ended", waiting, place_.threads,
-          place_.block);
+    // Where a barrier is missed by some threads, that is the fault, and a race follows from it.
+    if (waiting != 0 && waiting != place_.threads) {  // only now: to find the line takes a while
+      fail("launch", "{} of the {} threads of block {} wait at a barrier{}, the others have ended", waiting,
+           place_.threads, place_.block, line_of_barrier());
+    }
     if (races_ != nullptr) {
+      if (races_->found()) {
+        fail("launch", "{}", races_->text());
+      }
       races_->pass_barrier();
     }
     for (int thread = 0; waiting > 0 && thread < place_.threads; ++thread) {
@@ -165,10 +190,12 @@ class BlockRunner {
       if (shuffling == 0) {
         return;
       }
-      check(shuffling == kWarpSize, "launch",
-            "{} of the 32 lanes of warp {} of block {} take part in a shuffle, the others have ended or wait at a "
-            "barrier",
-            shuffling, warp, place_.block);
+      if (shuffling != kWarpSize) {
+        fail("launch",
+             "{} of the 32 lanes of warp {} of block {} take part in a shuffle, the others have ended or wait at a "
+             "barrier{}",
+             shuffling, warp, place_.block, line_of_barrier());
+      }
       for (int lane = first; lane < first + kWarpSize; ++lane) {
         lanes_[static_cast<size_t>(lane)].waits = Waits::no;
       }
@@ -196,7 +223,7 @@ class BlockRunner {
     running_ = fiber;
     fiber->enter();
     running_ = nullptr;
-    if (races_ != nullptr && races_->found()) {
+    if (races_ != nullptr && races_->is_past_end()) {
       fail("launch", "{}", races_->text());
     }
     if (fiber->ended()) {
@@ -267,7 +294,7 @@ LaunchChecks launch_checks() {
 }
 
 void wait_for_block() {
-  current->wait(Waits::at_barrier);
+  current->wait_for_block(__builtin_return_address(0));
 }
 Words exchange(const Words& value, int source) {
   return current->exchange(value, source);

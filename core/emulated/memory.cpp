@@ -37,10 +37,10 @@ class GuardedAllocator final : public CountingAllocator {
     if (pointer == nullptr) {
       throw OutOfMemory("allocator: " + no_room_text(bytes, static_cast<size_t>(statistics_.allocated)));
     }
-    sizes_.emplace(pointer, size);
+    sizes_.emplace(pointer, Sizes{.asked = bytes, .given = size});
     count_allocated(size);
     note_reserved();
-    const Block block{static_cast<std::byte*>(pointer), bytes, size + kFence};
+    const Part block{static_cast<std::byte*>(pointer), bytes, size + kFence};
     if (open_ > 0) {
       mark(block);
     } else {
@@ -55,10 +55,11 @@ class GuardedAllocator final : public CountingAllocator {
     }
     const std::lock_guard lock(mutex_);
     const auto block = sizes_.find(pointer);
-    statistics_.allocated -= static_cast<int64_t>(block->second);
-    ASAN_POISON_MEMORY_REGION(pointer, block->second + kFence);
-    arena_.deallocate(pointer, block->second + kFence);
-    std::erase_if(unmarked_, [&](const Block& other) { return other.memory == pointer; });
+    const size_t size = block->second.given;
+    statistics_.allocated -= static_cast<int64_t>(size);
+    ASAN_POISON_MEMORY_REGION(pointer, size + kFence);
+    arena_.deallocate(pointer, size + kFence);
+    std::erase_if(unmarked_, [&](const Part& other) { return other.memory == pointer; });
     sizes_.erase(block);
   }
 
@@ -66,6 +67,17 @@ class GuardedAllocator final : public CountingAllocator {
     const std::lock_guard lock(mutex_);
     arena_.release_free_pages();
     note_reserved();
+  }
+
+  std::vector<Block> blocks_in_order() {
+    std::vector<Block> blocks;
+    const std::lock_guard lock(mutex_);
+    for (const auto& [pointer, size] : sizes_) {
+      const auto* const begin = static_cast<const std::byte*>(pointer);
+      blocks.push_back({.begin = begin, .bytes = size.asked, .end = begin + size.given + kFence});
+    }
+    std::sort(blocks.begin(), blocks.end(), [](const Block& a, const Block& b) { return a.begin < b.begin; });
+    return blocks;
   }
 
   void open() {
@@ -85,14 +97,18 @@ class GuardedAllocator final : public CountingAllocator {
   }
 
  private:
-  struct Block {
+  struct Sizes {
+    size_t asked;
+    size_t given;  ///< rounded up, without the fence
+  };
+  struct Part {
     std::byte* memory;
     size_t bytes;  ///< the bytes asked for
     size_t size;   ///< with the fence
   };
 
   /// Fills a block with NaN. Memory must be accessible.
-  static void mark(const Block& block) {
+  static void mark(const Part& block) {
     ASAN_UNPOISON_MEMORY_REGION(block.memory, block.size);
     constexpr int kNan = 0xFF;  // each byte of it, in every floating dtype
     std::memset(block.memory, kNan, std::min(block.bytes, kMarked));
@@ -108,9 +124,9 @@ class GuardedAllocator final : public CountingAllocator {
   }
 
   Arena arena_{physical_memory()};
-  int open_ = 0;                 // living Access objects
-  std::vector<Block> unmarked_;  // blocks made since memory was last accessible
-  std::unordered_map<void*, size_t> sizes_;
+  int open_ = 0;                // living Access objects
+  std::vector<Part> unmarked_;  // blocks made since memory was last accessible
+  std::unordered_map<void*, Sizes> sizes_;
 };
 
 GuardedAllocator& guarded_allocator() {
@@ -135,6 +151,10 @@ void synchronize() {
 }
 
 }  // namespace
+
+std::vector<Block> blocks_in_order() {
+  return guarded_allocator().blocks_in_order();
+}
 
 int64_t host_waits() {
   return waits;

@@ -21,7 +21,9 @@ extern "C" {
 void __tsan_init() {
   norma::emulated::detail::watch_races();
 }
-void __tsan_func_entry(void*) {}
+void __tsan_func_entry(void* caller) {
+  norma::emulated::detail::enter_function(caller);
+}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}

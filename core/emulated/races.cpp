@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <link.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <string_view>
 
 namespace norma::emulated {
@@ -15,7 +17,14 @@ namespace {
 
 std::atomic<bool> watched{false};
 
-/// "kernels.cpp:41" for an address after an instruction, by the program addr2line; "" where that knows nothing.
+std::string in_brackets(const void* code) {
+  const std::string line = source_line(code);
+  return line.empty() ? line : " (" + line + ")";
+}
+
+}  // namespace
+
+// By the program addr2line.
 std::string source_line(const void* code) {
   Dl_info info;
   link_map* map = nullptr;
@@ -29,19 +38,26 @@ std::string source_line(const void* code) {
     return "";
   }
   const auto offset = reinterpret_cast<uintptr_t>(code) - map->l_addr - 1;
-  const std::string command = fmt::format("addr2line -e '{}' {:#x} 2>/dev/null", file, offset);
+  const std::string command = fmt::format("addr2line -i -e '{}' {:#x} 2>/dev/null", file, offset);
   std::string line;
+  std::string found;
+  // With what is inlined the innermost line comes first: that of Norma's header is left out.
   if (FILE* const pipe = popen(command.c_str(), "r"); pipe != nullptr) {
-    for (int c = std::fgetc(pipe); c != EOF && c != '\n'; c = std::fgetc(pipe)) {
-      line += static_cast<char>(c);
+    for (int c = std::fgetc(pipe); c != EOF; c = std::fgetc(pipe)) {
+      if (c != '\n') {
+        line += static_cast<char>(c);
+        continue;
+      }
+      if (found.empty() && line.find("/kernel_emulated.h:") == std::string::npos) {
+        found = line;
+      }
+      line.clear();
     }
     pclose(pipe);
   }
-  line = line.substr(0, line.find(" (discriminator"));
-  return line.empty() || line.find('?') != std::string::npos ? "" : line.substr(line.rfind('/') + 1);
+  found = found.substr(0, found.find(" (discriminator"));
+  return found.empty() || found.find('?') != std::string::npos ? "" : found.substr(found.rfind('/') + 1);
 }
-
-}  // namespace
 
 void Races::begin_launch(int threads) {
   threads_ = static_cast<uint32_t>(threads);
@@ -49,6 +65,9 @@ void Races::begin_launch(int threads) {
   pages_.clear();
   last_ = nullptr;
   text_.clear();
+  past_end_ = false;
+  blocks_ = blocks_in_order();
+  last_block_ = nullptr;
 }
 
 void Races::begin_block(int64_t block, const void* shared_memory, size_t shared_bytes) {
@@ -87,6 +106,9 @@ bool Races::is_unordered(const Touch& other, uint32_t me) const {
 void Races::touch(int thread, const void* address, size_t bytes, bool write, const void* code) {
   const Touch mine{.time = now_, .who = block_ * threads_ + static_cast<uint32_t>(thread), .code = code};
   const auto begin = reinterpret_cast<uintptr_t>(address);
+  if (!past_end_) {
+    check_inside(mine, begin, bytes, write);
+  }
   for (uintptr_t at = begin; at < begin + bytes; ++at) {
     Byte& byte = byte_at(at);
     if (!found() && is_unordered(byte.write, mine.who)) {
@@ -108,19 +130,35 @@ void Races::touch(int thread, const void* address, size_t bytes, bool write, con
   }
 }
 
+/// Reports an access of the unused bytes after a tensor.
+void Races::check_inside(const Touch& mine, uintptr_t address, size_t bytes, bool write) {
+  const auto* const at = reinterpret_cast<const std::byte*>(address);
+  if (last_block_ == nullptr || at < last_block_->begin || at >= last_block_->end) {
+    const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), at,
+                                        [](const std::byte* a, const Block& block) { return a < block.begin; });
+    if (after == blocks_.begin() || at >= std::prev(after)->end) {
+      return;  // memory of the host, such as the kernel's parameters
+    }
+    last_block_ = &*std::prev(after);
+  }
+  const auto offset = static_cast<size_t>(at - last_block_->begin);
+  if (offset + bytes > last_block_->bytes) {
+    text_ = fmt::format("thread {} of block {}{} {} number {} of a tensor that has {} (of {} bytes; the first is 0)",
+                        mine.who % threads_, mine.who / threads_, in_brackets(mine.code), write ? "writes" : "reads",
+                        offset / bytes, last_block_->bytes / bytes, bytes);
+    past_end_ = true;
+  }
+}
+
 void Races::report(const Touch& other, bool other_wrote, const Touch& mine, bool write, size_t bytes,
                    uintptr_t address) {
   const bool shared = is_shared(address);
-  const auto line = [](const Touch& touch) {
-    const std::string text = source_line(touch.code);
-    return text.empty() ? text : " (" + text + ")";
-  };
-  text_ = fmt::format("race in {}: thread {} of block {}{} {} {} bytes{} that thread {} of block {}{} {}, and {}",
-                      shared ? "shared memory" : "global memory", mine.who % threads_, mine.who / threads_, line(mine),
-                      write ? "writes" : "reads", bytes,
-                      shared ? fmt::format(" at byte {}", address - shared_begin_) : std::string(),
-                      other.who % threads_, other.who / threads_, line(other), other_wrote ? "wrote" : "read",
-                      other.who / threads_ == mine.who / threads_ ? "no barrier is between" : "blocks have no order");
+  text_ = fmt::format(
+      "race in {}: thread {} of block {}{} {} {} bytes{} that thread {} of block {}{} {}, and {}",
+      shared ? "shared memory" : "global memory", mine.who % threads_, mine.who / threads_, in_brackets(mine.code),
+      write ? "writes" : "reads", bytes, shared ? fmt::format(" at byte {}", address - shared_begin_) : std::string(),
+      other.who % threads_, other.who / threads_, in_brackets(other.code), other_wrote ? "wrote" : "read",
+      other.who / threads_ == mine.who / threads_ ? "no barrier is between" : "blocks have no order");
   race_found();
 }
 
@@ -133,8 +171,17 @@ bool races_are_watched() {
 }
 
 namespace detail {
+namespace {
+constinit thread_local const void* caller_of_all = nullptr;
+}
 void watch_races() {
   watched = true;
+}
+void enter_function(const void* caller) {
+  caller_of_all = caller;
+}
+const void* last_caller() {
+  return caller_of_all;
 }
 }  // namespace detail
 

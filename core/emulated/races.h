@@ -8,13 +8,16 @@
 #include <unordered_map>
 #include <vector>
 
+#include "core/emulated/memory.h"
+
 namespace norma::emulated {
 
 // Races in kernels on the device cuda-emulated: accesses of one byte by two threads, of which one writes, without a
 // barrier between. They are looked for in files that are compiled, not linked, with -fsanitize=thread: then the
 // compiler calls a function before each access (race_hooks.cpp has them), and the launch throws Error. A shuffle is no
 // barrier: CUDA does not promise that the lanes of a warp see each other's writes after it. What memcpy() and memset()
-// of the C library do is not seen, unless the compiler made plain accesses of them.
+// of the C library do is not seen, unless the compiler made plain accesses of them. An access just past the end of a
+// tensor is reported, too, and a barrier that some threads do not reach with its line.
 
 /// Who touched a byte, and when.
 struct Touch {
@@ -33,6 +36,8 @@ class Races {
   /// An access of a thread of the block.
   void touch(int thread, const void* address, size_t bytes, bool write, const void* code);
   [[nodiscard]] bool found() const { return !text_.empty(); }
+  /// True iff what was found is an access past the end of a tensor: the kernel must not go on.
+  [[nodiscard]] bool is_past_end() const { return past_end_; }
   /// The race that was found, with both lines of the source where they are known.
   [[nodiscard]] const std::string& text() const { return text_; }
 
@@ -47,6 +52,7 @@ class Races {
 
   [[nodiscard]] bool is_shared(uintptr_t address) const;
   Byte& byte_at(uintptr_t address);
+  void check_inside(const Touch& mine, uintptr_t address, size_t bytes, bool write);
   [[nodiscard]] bool is_unordered(const Touch& other, uint32_t me) const;
   void report(const Touch& other, bool other_wrote, const Touch& mine, bool write, size_t bytes, uintptr_t address);
 
@@ -60,7 +66,13 @@ class Races {
   uintptr_t last_number_ = 0;
   Page* last_ = nullptr;  ///< the page used last
   std::string text_;
+  bool past_end_ = false;
+  std::vector<Block> blocks_;  ///< the tensors on the device when the launch began
+  const Block* last_block_ = nullptr;
 };
+
+/// "kernels.cpp:41" for the address after an instruction, where that is known, else "".
+std::string source_line(const void* code);
 
 /// True iff a file of this program was compiled so that its accesses are seen. All launches then run on one thread.
 bool races_are_watched();
@@ -70,6 +82,10 @@ void race_found();
 
 namespace detail {
 void watch_races();
+/// A function that is watched begins, called from there.
+void enter_function(const void* caller);
+/// From where the function that began last was called.
+const void* last_caller();
 /// An access by the code that runs now; nothing unless that is a kernel.
 void touch(const void* address, size_t bytes, bool write, const void* code);
 }  // namespace detail

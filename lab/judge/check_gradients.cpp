@@ -215,6 +215,9 @@ Finding check_parameter_gradients(const Subject& subject) {
     check(parameter.grad().defined(), name, "expected a gradient, got none");
     const std::vector<double> values = parameter.to_vector<double>();
     const std::vector<double> gradient = parameter.grad().to_vector<double>();
+    int64_t wrong = 0;
+    double most = 0;
+    std::string worst;
     for (int64_t i = 0; i < parameter.numel(); ++i) {
       const auto at = static_cast<size_t>(i);
       const Tensor element = element_of(parameter, i);
@@ -224,9 +227,17 @@ Finding check_parameter_gradients(const Subject& subject) {
       };
       const double difference = (value_at(values[at] + kStep) - value_at(values[at] - kStep)) / (2 * kStep);
       copy_into(scalar(values[at], kDouble), element);
-      check(std::abs(gradient[at] - difference) <= 1e-5 + 1e-4 * std::abs(difference), name,
-            "element {}: expected gradient {:.6g} (central difference), got {:.6g}", i, difference, gradient[at]);
+      const double error = std::abs(gradient[at] - difference);
+      if (!(error <= 1e-5 + 1e-4 * std::abs(difference))) {
+        ++wrong;
+        if (worst.empty() || !(error <= most)) {
+          most = error;
+          worst = fmt::format("element {}: expected gradient {:.6g} (central difference), got {:.6g}", i, difference,
+                              gradient[at]);
+        }
+      }
     }
+    check(wrong == 0, name, "{} of {} elements are wrong; the furthest, {}", wrong, parameter.numel(), worst);
   }
   return {};
 }

@@ -13,7 +13,7 @@ std::vector<int64_t> strides_of(const std::vector<int64_t>& sizes, Format format
 
 void to_nhwc(const float* from, float* to, int64_t n, int64_t c, int64_t h, int64_t w) {
   // GAP 2: copy each element. Four loops go over its image in, channel ic, row ih and column iw. Two sums of
-  // index * stride say where it is in `from`, and where it shall be in `to`. Use strides_of, or write the strides down.
+  // index * stride say where it is in `from`, and where it belongs in `to`. Use strides_of, or write the strides down.
 }
 
 int64_t bytes_moved(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides, Format format) {

@@ -91,5 +91,5 @@ TEST_CASE("gap 3: a second walk") {
              tape.entries[b].gradient, 1);
   check_near("the same walk: the gradient of a, which is used by the root with slope 4. Do you set all to 0 first?",
              tape.entries[a].gradient, 4);
-  check_near("the same walk: the last entry stands behind the root. Its gradient", tape.entries[later].gradient, 0);
+  check_near("the same walk: the last entry stands after the root. Its gradient", tape.entries[later].gradient, 0);
 }

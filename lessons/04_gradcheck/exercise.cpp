@@ -5,7 +5,7 @@
 #include <cmath>
 
 double central_difference(const Function& f, std::vector<double> x, std::size_t i, double h) {
-  // GAP 1: f with x[i] + h in the place of x[i], minus f with x[i] - h there, divided by the distance between the two.
+  // GAP 1: f with x[i] + h instead of x[i], minus f with x[i] - h there, divided by the distance between the two.
   // The other elements stay. `x` is a copy, so you may change it. Two steps of h lie between x[i] + h and x[i] - h.
   return 0;
 }

@@ -25,10 +25,17 @@ const std::vector<double> kX = {1.5, -2, 0.25};
 
 void check_found(const std::string& what, const std::vector<double>& gradient, const std::vector<size_t>& expected) {
   const std::vector<size_t> yours = wrong_elements(f, kX, gradient);
+  std::vector<size_t> by_your_gaps;  // what follows from your gaps 1 and 2, whose faults cost those gaps alone
+  for (size_t i = 0; i < kX.size(); ++i) {
+    if (!near_enough(gradient[i], central_difference(f, kX, i, 1e-6), 1e-6, 1e-4)) {
+      by_your_gaps.push_back(i);
+    }
+  }
   INFO("f(x) = x0² x1 + 3 x2 at x = ", fmt::format("{}, whose gradient is {}", kX, slopes(kX)), "\n  ", what, ": ",
        fmt::format("{}\n  wrong are the elements {}, yours {}", gradient, expected, yours),
-       "\n  (this gap builds on gaps 1 and 2)");
-  CHECK(yours == expected);
+       "\n  Compare with the difference of gap 1 by gap 2, with h and atol 1e-6 and rtol 1e-4.");
+  const bool follows = yours == by_your_gaps && !near_enough(0, 100, 1e-6, 1e-4);
+  CHECK((yours == expected || follows));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
 // Lesson 5: the forward pass of a norm, by hand, and which elements share a mean.
+#include "depth.h"
 #include "picture.h"
 
 #include <norma/norma.h>
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -48,66 +48,43 @@ void print(const std::string& name, const Row& numbers) {
   fmt::print("\n");
 }
 
-/// 64 numbers go through 20 layers of random weights that make them a little larger, with and without a norm.
-void drift(const std::string& folder) {
-  constexpr int64_t kWidth = 64;
-  std::array<lessons::Curve, 2> curves = {{{.name = "without a norm", .points = {}, .color = lessons::Color::two},
-                                           {.name = "with a norm", .points = {}, .color = lessons::Color::one}}};
-  for (const bool with_norm : {false, true}) {
-    Generator generator(1);
-    Row x = randn({kWidth}, {.dtype = DType::float64}, generator).to_vector<double>();
-    for (int layer = 1; layer <= 20; ++layer) {
-      const Row weight = randn({kWidth, kWidth}, {.dtype = DType::float64}, generator).to_vector<double>();
-      Row y(kWidth, 0);
-      for (size_t i = 0; i < y.size(); ++i) {
-        for (size_t j = 0; j < x.size(); ++j) {
-          y[i] += 0.2 * weight[i * x.size() + j] * x[j];
-        }
-      }
-      x = with_norm ? normalized(y, 1e-5) : y;
-      const double spread = std::sqrt(var_of(x, mean_of(x)));
-      curves[with_norm ? 1 : 0].points.emplace_back(layer, spread);
-      if (layer % 5 == 0) {
-        fmt::print("{:<7} norm, layer {:2}: deviation {:6.1f}\n", with_norm ? "with" : "without", layer, spread);
-      }
-    }
-  }
-  lessons::curve_chart("The deviation of the numbers behind each layer",
-                       "Without a norm it grows to thousands in 20 layers, with a norm it stays at 1",
-                       {.label = "layer"}, {.label = "deviation", .logarithmic = true}, {curves[0], curves[1]})
-      .save(folder, "drift");
-}
-
-/// Two images of four channels, a cell for each channel of each image: its number and color are those of its set.
+/// Two images of four channels with 2 rows of 3 pixels, a cell for each pixel of each channel: its number is that of
+/// its set, and sets 1, 8, 15 … share a color.
 void sets(const std::string& folder) {
   using lessons::Color;
-  const Sizes sizes{2, 4, 3, 5};
   const std::vector<std::pair<std::string, NormSpec>> norms = {
       {"batch norm", {.reduce = {0, 2, 3}}},
       {"instance norm", {.reduce = {2, 3}}},
       {"group norm, 2 groups", {.reduce = {1, 2, 3}, .groups = 2}},
       {"layer norm", {.reduce = {1, 2, 3}}},
+      {"layer norm 2d", {.reduce = {1}}},
   };
+  const Sizes drawn{2, 4, 2, 3};
   lessons::Picture picture(
-      250, "Which elements share a mean",
+      524, "Which elements share a mean",
       "For each norm, two rows of images and four columns of channels; cells of one set are alike");
   for (size_t k = 0; k < norms.size(); ++k) {
     const auto& [name, spec] = norms[k];
-    const NormSets numbers(sizes, spec);
-    fmt::print("{:<20} {:2} sets of {:2}\n", name, numbers.sets(), numbers.set_size());
-    const double left = k % 2 == 0 ? 4 : 188;
-    const double top = k < 2 ? 20 : 142;
-    picture.text(left, top, name, {.bold = true});
+    const NormSets full({2, 4, 3, 5}, spec);
+    fmt::print("{:<20} {:2} sets of {:2}\n", name, full.sets(), full.set_size());
+    const double top = 18 + 104 * static_cast<double>(k);
+    picture.text(4, top, name, {.bold = true});
+    for (size_t c = 0; c < 4; ++c) {
+      picture.text(130 + 58 * static_cast<double>(c), top, fmt::format("channel {}", c),
+                   {.color = Color::faint, .size = 11, .anchor = "middle"});
+    }
+    for (size_t n = 0; n < 2; ++n) {
+      picture.text(4, top + 28 + 42 * static_cast<double>(n), fmt::format("image {}", n), {.color = Color::faint});
+    }
+    const NormSets numbers(drawn, spec);
     numbers.for_each([&](size_t element, size_t set, size_t) {
-      if (element % 15 == 0) {  // a cell has 15 elements, all of one set
-        const double x = left + 40 * static_cast<double>(element / 15 % 4);
-        const double y = top + 10 + 40 * static_cast<double>(element / 60);
-        picture.box(x, y, 38, 38, static_cast<Color>(3 + set % 6), true, fmt::format("{}", set + 1));
-      }
+      const size_t pixel = element % 6;
+      const double x = 104 + 58 * static_cast<double>(element / 6 % 4) + 18 * static_cast<double>(pixel % 3);
+      const double y = top + 6 + 42 * static_cast<double>(element / 24) + 18 * static_cast<double>(pixel / 3);
+      picture.box(x, y, 17, 17, static_cast<Color>(3 + set % 6), set < 6, fmt::format("{}", set + 1));
     });
   }
   picture.save(folder, "sets");
-  fmt::print("{:<20} {:2} sets of {:2}\n", "layer norm 2d", NormSets(sizes, {.reduce = {1}}).sets(), 4);
 }
 
 }  // namespace
@@ -133,6 +110,17 @@ int main(int argc, char** argv) {
   print("bias", bias);
   print("y", y);
 
+  double squares = 0;
+  for (const double value : x) {
+    squares += value * value / static_cast<double>(x.size());
+  }
+  Row rms;
+  for (const double value : x) {
+    rms.push_back(value / std::sqrt(squares));
+  }
+  print("RMS", rms);
+  fmt::print("mean of RMS norm's output: {:.3f}, mean square: {:.3f}\n", mean_of(rms), var_of(rms, 0));
+
   const double without_eps = normalized({2, 2, 2}, 0)[0];
   fmt::print("\nall elements 2, eps 0:    xhat is {}\n", std::isnan(without_eps) ? "not a number" : "a number");
   fmt::print("all elements 2, eps 1e-5: xhat is {:g}\n", normalized({2, 2, 2}, 1e-5)[0]);
@@ -140,6 +128,8 @@ int main(int argc, char** argv) {
   fmt::print("var 1e-6, eps 1e-5 outside the root: rstd {:.1f}\n\n", 1 / (std::sqrt(1e-6) + 1e-5));
 
   drift(folder);
+  fmt::print("\n");
+  rates();
   fmt::print("\n");
   sets(folder);
 

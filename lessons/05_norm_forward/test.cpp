@@ -7,6 +7,7 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -20,6 +21,16 @@ Tensor tensor(const Numbers& values) {
   return norma::from_vector<double>(values, {static_cast<int64_t>(values.size())});
 }
 
+/// A layer norm with the mean and rstd that your gap 1 gives: a fault of gap 1 costs gap 1 alone.
+Numbers with_your_statistics(const Numbers& x, const Numbers& weight, const Numbers& bias, double eps) {
+  const RowStatistics row = statistics_of(x.data(), static_cast<int64_t>(x.size()), eps);
+  Numbers y;
+  for (size_t i = 0; i < x.size(); ++i) {
+    y.push_back((x[i] - row.mean) * row.rstd * weight[i] + bias[i]);
+  }
+  return y;
+}
+
 /// `count` numbers that are not special, about `middle`.
 Numbers some(int64_t count, double middle) {
   norma::Generator generator(7);
@@ -31,9 +42,18 @@ void check_near(const std::string& what, double yours, double expected) {
   CHECK(std::abs(yours - expected) <= 1e-9 * (1 + std::abs(expected)));
 }
 
-void check_all(const std::string& what, const Numbers& yours, const Numbers& expected) {
+bool all_near(const Numbers& a, const Numbers& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double left, double right) { return std::abs(left - right) <= 1e-9; });
+}
+
+/// `yours` must be `expected`, or what follows from your gap 1.
+void check_all(const std::string& what, const Numbers& yours, const Numbers& expected, const Numbers& by_your_gap_1) {
   INFO(what);
   REQUIRE(yours.size() == expected.size());
+  if (all_near(yours, by_your_gap_1)) {
+    return;
+  }
   for (size_t i = 0; i < yours.size(); ++i) {
     INFO(fmt::format("\n  element {}: expected {:.6f}, yours {:.6f}", i, expected[i], yours[i]));
     REQUIRE(std::abs(yours[i] - expected[i]) <= 1e-9);
@@ -56,14 +76,18 @@ TEST_CASE("gap 1: mean and variance and rstd") {
 }
 
 TEST_CASE("gap 2: the layer norm of a row") {
-  check_all("the page's row 1 3 4 5 7 with the page's weight and bias, eps 0. (This gap builds on gap 1)",
-            layer_norm_of({1, 3, 4, 5, 7}, {2, 2, 2, 1, 1}, {10, 10, 10, 0, 0}, 0), {7, 9, 10, 0.5, 1.5});
+  const Numbers row = {1, 3, 4, 5, 7};
+  const Numbers row_weight = {2, 2, 2, 1, 1};
+  const Numbers row_bias = {10, 10, 10, 0, 0};
+  check_all("the page's row 1 3 4 5 7 with the page's weight and bias, eps 0",
+            layer_norm_of(row, row_weight, row_bias, 0), {7, 9, 10, 0.5, 1.5},
+            with_your_statistics(row, row_weight, row_bias, 0));
   const Numbers x = some(7, 3);
   const Numbers weight = some(7, 1);
   const Numbers bias = some(7, -1);
-  check_all("7 random numbers with eps 0.1, beside Norma's layer_norm. (This gap builds on gap 1)",
-            layer_norm_of(x, weight, bias, 0.1),
-            norma::layer_norm(tensor(x), {7}, tensor(weight), tensor(bias), {.eps = 0.1}).to_vector<double>());
+  check_all("7 random numbers with eps 0.1, beside Norma's layer_norm", layer_norm_of(x, weight, bias, 0.1),
+            norma::layer_norm(tensor(x), {7}, tensor(weight), tensor(bias), {.eps = 0.1}).to_vector<double>(),
+            with_your_statistics(x, weight, bias, 0.1));
 }
 
 TEST_CASE("gap 3: group norm") {
@@ -77,13 +101,29 @@ TEST_CASE("gap 3: group norm") {
   for (const int64_t groups : {1, 2, 3, 6}) {
     const std::string what =
         fmt::format("sizes (2, 6, 3, 4), {} groups: {} sets of {} elements", groups, 2 * groups, 72 / groups);
-    check_all(what + ", weight 1 and bias 0. (This gap builds on gap 1)",
-              group_norm_of(x, sizes, groups, ones, zeros, 1e-5),
-              norma::group_norm(images, groups, tensor(ones), tensor(zeros), {.eps = 1e-5}).to_vector<double>());
+    // The sets are runs of memory, one after the other.
+    const auto by_your_gap_1 = [&, groups = groups](const Numbers& w, const Numbers& b) {
+      Numbers y;
+      for (int64_t at = 0; at < 144; at += 72 / groups) {
+        Numbers of_w;
+        Numbers of_b;
+        for (int64_t i = at; i < at + 72 / groups; ++i) {
+          of_w.push_back(w[static_cast<size_t>(i / 12 % 6)]);
+          of_b.push_back(b[static_cast<size_t>(i / 12 % 6)]);
+        }
+        const Numbers part = with_your_statistics({x.begin() + at, x.begin() + at + 72 / groups}, of_w, of_b, 1e-5);
+        y.insert(y.end(), part.begin(), part.end());
+      }
+      return y;
+    };
+    check_all(what + ", weight 1 and bias 0", group_norm_of(x, sizes, groups, ones, zeros, 1e-5),
+              norma::group_norm(images, groups, tensor(ones), tensor(zeros), {.eps = 1e-5}).to_vector<double>(),
+              by_your_gap_1(ones, zeros));
     check_all(
         what +
             ". With weight 1 and bias 0 you are right.\n  Element i is of channel i / 12 % 6 (3 rows of 4; 6 channels)",
         group_norm_of(x, sizes, groups, weight, bias, 1e-5),
-        norma::group_norm(images, groups, tensor(weight), tensor(bias), {.eps = 1e-5}).to_vector<double>());
+        norma::group_norm(images, groups, tensor(weight), tensor(bias), {.eps = 1e-5}).to_vector<double>(),
+        by_your_gap_1(weight, bias));
   }
 }

@@ -4,7 +4,7 @@
 
 // The backward pass of one row of a norm. Every std::vector has n numbers, one for each element of the row.
 
-/// What the forward pass of a row has left behind, and the gradient that arrives.
+/// What the forward pass of a row has kept, and the gradient that arrives.
 struct Row {
   std::vector<double> x;       ///< the input
   std::vector<double> weight;  ///< y = xhat * weight + bias

@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
     const Tensor target = 2.0 * randn({4, 8}, kFloat64, random) + 1.0;
     const GradcheckResult checked = gradcheck([&](const Tensors& in) { return Tensors{norm(in[0], left_out)}; },
                                               {x_now.detach().set_requires_grad()});
-    lessons::Curve of_means{.name = std::string(left_out), .color = static_cast<lessons::Color>(means.size() + 3)};
+    lessons::Curve of_means{.name = fmt::format("left out: {}", left_out),
+                            .color = static_cast<lessons::Color>(means.size() + 3)};
     lessons::Curve of_deviations = of_means;
     Tensor loss;
     for (int step = 0; step <= 200; ++step) {
@@ -144,7 +145,6 @@ int main(int argc, char** argv) {
   deviations.erase(deviations.begin() + 2);  // and without the mean term, the deviation
   lessons::curve_chart("The mean of x", "It runs off without the mean term.", {"step"}, {"mean of x"}, means)
       .save(folder, "means");
-  lessons::curve_chart("The deviation of x", "It grows without the spread term.", {"step"}, {"deviation of x"},
-                       deviations)
+  lessons::curve_chart("The deviation of x", "It grows without its term.", {"step"}, {"deviation of x"}, deviations)
       .save(folder, "deviations");
 }

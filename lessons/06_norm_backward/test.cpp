@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -91,30 +92,41 @@ std::string likely_slip(const Row& row, const std::vector<double>& dx) {
     }
     return true;
   };
-  const double spread = sum_g_xhat / (n - row.correction);
   if (dx.size() != row.x.size()) {
     return "dx must have as many elements as x";
   }
-  if (agrees([&](size_t, double g, double xhat) { return row.rstd * (g - xhat * spread); })) {
-    return "your dx is the formula without the mean term, - mean(g)";
+  using Factors = std::vector<std::pair<double, std::string>>;  // each with its slip; the right one comes first
+  const double m = n - row.correction;
+  const Factors of_all = {{row.rstd, ""}, {1, "lacks the factor rstd in front of the bracket"}};
+  const Factors of_g = {{1, ""}, {0, "lacks its first term, g"}};
+  const Factors of_sum = {{-1 / n, ""},
+                          {0, "lacks the mean term, - mean(g)"},
+                          {1 / n, "adds mean(g), which must be subtracted"},
+                          {-1, "has sum(g) where the formula has mean(g): divide by n"}};
+  const Factors of_spread = {{-1 / m, ""},
+                             {0, "lacks the spread term, - xhat * sum(g * xhat) / (n - correction)"},
+                             {1 / m, "adds the spread term, which must be subtracted"},
+                             {-1, "does not divide sum(g * xhat): divide by n - correction"},
+                             {-1 / n, "divides the spread term by n; with a correction it is n - correction"}};
+  for (const auto& [all, of_all_says] : of_all) {
+    for (const auto& [first, first_says] : of_g) {
+      for (const auto& [mean, mean_says] : of_sum) {
+        for (const auto& [spread, spread_says] : of_spread) {
+          if (agrees([&](size_t, double g, double xhat) {
+                return all * (first * g + mean * sum_g + spread * xhat * sum_g_xhat);
+              })) {
+            std::string text;
+            for (const std::string& says : {of_all_says, first_says, mean_says, spread_says}) {
+              text += says.empty() ? "" : (text.empty() ? "your dx " : ", and ") + says;
+            }
+            return text;
+          }
+        }
+      }
+    }
   }
-  if (agrees([&](size_t, double g, double) { return row.rstd * (g - sum_g / n); })) {
-    return "your dx is the formula without the spread term, - xhat * sum(g * xhat) / (n - correction)";
-  }
-  if (agrees([&](size_t, double, double xhat) { return row.rstd * (-sum_g / n - xhat * spread); })) {
-    return "your dx is the formula without its first term, g";
-  }
-  if (agrees([&](size_t, double g, double xhat) { return g - sum_g / n - xhat * spread; })) {
-    return "your dx lacks the factor rstd in front of the bracket";
-  }
-  if (agrees([&](size_t, double g, double xhat) { return row.rstd * (g - sum_g - xhat * sum_g_xhat); })) {
-    return "your dx has sums where the formula has means: divide by n, and by n - correction";
-  }
-  if (row.correction != 0 &&
-      agrees([&](size_t, double g, double xhat) { return row.rstd * (g - sum_g / n - xhat * sum_g_xhat / n); })) {
-    return "your dx divides the spread term by n; with a correction it is n - correction";
-  }
-  if (agrees([&](size_t i, double, double xhat) { return row.rstd * (row.dy[i] - sum_g / n - xhat * spread); })) {
+  if (agrees(
+          [&](size_t i, double, double xhat) { return row.rstd * (row.dy[i] - sum_g / n - xhat * sum_g_xhat / m); })) {
     return "your dx begins with dy; it must begin with g = dy * weight";
   }
   return "compare the three terms for one element with the table of the page";
@@ -178,13 +190,13 @@ TEST_CASE("gap 3: dweight and dbias add up over the rows") {
   }
   add_parameter_gradients(row, dweight, dbias);
   for (size_t i = 0; i < 5; ++i) {
-    INFO("element ", i, " after the same row twice: both must have doubled. Did you write = in the place of +=?");
+    INFO("element ", i, " after the same row twice: both must have doubled. Did you write = instead of +=?");
     CHECK(dweight[i] == doctest::Approx(2 * row.dy[i] * xhat[i]));
     CHECK(dbias[i] == doctest::Approx(2 * row.dy[i]));
   }
 }
 
-TEST_CASE("gap 3: all gradients are those of Norma's own norm") {
+TEST_CASE("gap 3: dweight and dbias are those of Norma's own norm") {
   using namespace norma;  // NOLINT
   constexpr int64_t kRows = 3;
   constexpr int64_t kColumns = 6;
@@ -209,14 +221,7 @@ TEST_CASE("gap 3: all gradients are those of Norma's own norm") {
                   .mean = statistics.mean.to_vector<double>()[at],
                   .rstd = 1 / std::sqrt(statistics.var.to_vector<double>()[at] + spec.eps),
                   .correction = 1};
-    const std::vector<double> dx = gradient_of_x(row, sums_of(row));
     add_parameter_gradients(row, dweight, dbias);
-    INFO("dx of row ", r, ", with correction 1. (This builds on gaps 1 and 2.) Likely: ", likely_slip(row, dx));
-    REQUIRE(dx.size() == kColumns);
-    for (size_t i = 0; i < kColumns; ++i) {
-      INFO("element ", i);
-      CHECK(dx[i] == doctest::Approx(row_of(expected[0], r)[i]));
-    }
   }
   for (size_t i = 0; i < kColumns; ++i) {
     INFO("element ", i, " of dweight and dbias");

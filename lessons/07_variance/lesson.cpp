@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
              sum_of_ones<float16>(3000), sum_of_ones<float>(3000));
   for (const double value : {1.0, 100.0, 1000.0}) {
     const auto next = [](float x) { return std::bit_cast<bfloat16>(static_cast<uint16_t>(bfloat16(x).bits + 1)); };
-    fmt::print("behind {} the next bfloat16 is {}\n", value, static_cast<float>(next(static_cast<float>(value))));
+    fmt::print("after {} the next bfloat16 is {}\n", value, static_cast<float>(next(static_cast<float>(value))));
   }
 
   lessons::Curve measured{.name = "E[x²] - E[x]²", .points = {}, .color = lessons::Color::two};

@@ -6,10 +6,14 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <ctime>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -37,9 +41,20 @@ TEST_CASE("gap 1: squares about a mean") {
     }
     const double yours = squares_about(2.5F, x.data(), n);
     INFO("\n  n = ", n, ": expected ", right, ", yours is ", yours,
-         std::string(n % 32 == 0 ? "" : "\n  The elements behind the last whole vector must be added too."));
+         std::string(n % 32 == 0 ? "" : "\n  The elements after the last whole vector must be added too."));
     REQUIRE(std::abs(yours - right) <= 1e-5 * (1 + right));
   }
+}
+
+TEST_CASE("gap 1: several sums side by side") {
+  // One square of 2^24, then 1023 squares of 1. A float sum of 2^24 stays there when 1 is added, so a loop that adds
+  // all of them to one number loses them. Of several sums, one alone stays where it is.
+  std::vector<float> x(1024, 1);
+  x[0] = 4096;
+  const double lost = 16777216 + 1023 - static_cast<double>(squares_about(0, x.data(), 1024));
+  CHECK_MESSAGE(
+      lost < 512, "\n  of 1023 squares of 1 beside one of 2^24, ", lost,
+      " are lost: they all go into one sum.\n  Use two vectors of sums, as sum_of() does. This is also quicker.");
 }
 
 TEST_CASE("gap 2: a row is written") {
@@ -50,16 +65,15 @@ TEST_CASE("gap 2: a row is written") {
     write_row(x.data(), 2.5F, 0.75F, n, y.data());
     for (size_t i = 0; i < y.size(); ++i) {
       const float right = i < x.size() ? (x[i] - 2.5F) * 0.75F : kUntouched;
-      INFO("\n  n = ", n, ", element ", i, std::string(i < x.size() ? "" : ", which lies behind the row"),
-           ": expected ", right, ", yours is ", y[i],
-           std::string(y[i] == kUntouched ? "\n  Nothing has been written there." : ""),
+      INFO("\n  n = ", n, ", element ", i, std::string(i < x.size() ? "" : ", which lies after the row"), ": expected ",
+           right, ", yours is ", y[i], std::string(y[i] == kUntouched ? "\n  Nothing has been written there." : ""),
            std::string(i < x.size() ? "" : "\n  A whole vector was written where fewer elements are left."));
       REQUIRE(y[i] == doctest::Approx(right).epsilon(1e-6));
     }
   }
 }
 
-TEST_CASE("gap 3: rows are those of Norma's layer norm") {
+TEST_CASE("gap 3: rows are those of Norma's layer norm (needs gaps 1 and 2)") {
   using namespace norma;  // NOLINT
   for (const int64_t n : kLengths) {
     constexpr int64_t kRows = 7;
@@ -74,6 +88,59 @@ TEST_CASE("gap 3: rows are those of Norma's layer norm") {
       REQUIRE(std::abs(y[i] - right[i]) <= 1e-4F);
     }
   }
+}
+
+TEST_CASE("gap 3: rows whose numbers are nearly the same (needs gaps 1 and 2)") {
+  using namespace norma;  // NOLINT
+  std::vector<float> x = numbers(4 * 64);
+  for (float& element : x) {
+    element = 1e-3F * element;  // a variance near 1e-6, which is less than eps
+  }
+  std::vector<float> y(x.size(), NAN);
+  norm_rows(x.data(), 4, 64, y.data());
+  const std::vector<float> right = layer_norm(from_vector(x, {4, 64}), {64}).to_vector<float>();
+  for (size_t i = 0; i < y.size(); ++i) {
+    INFO("\n  rows with a variance near 1e-6, element ", i, ": expected ", right[i], ", yours is ", y[i],
+         "\n  eps must stand inside the root: 1 / sqrt(var + eps)");
+    REQUIRE(std::abs(y[i] - right[i]) <= 1e-3F);
+  }
+}
+
+TEST_CASE("gap 3: the rows are shared by threads") {
+  const std::vector<float> x = numbers(64 * 32768);
+  std::vector<float> y(x.size());
+  const int before = norma::num_threads();
+  norma::set_num_threads(2);
+  // The processor time of this thread and that of all threads: they are equal when the others had nothing to do.
+  const auto seconds = [](clockid_t clock) {
+    timespec time{};
+    clock_gettime(clock, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // threads of earlier loops fall asleep
+  const double all = seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double mine = seconds(CLOCK_THREAD_CPUTIME_ID);
+  norm_rows(x.data(), 64, 32768, y.data());
+  const double of_mine = seconds(CLOCK_THREAD_CPUTIME_ID) - mine;
+  const double of_others = seconds(CLOCK_PROCESS_CPUTIME_ID) - all - of_mine;
+  // For information only: how long a machine takes is no matter of right or wrong.
+  const norma::Tensor rows = norma::from_vector(x, {64, 32768});
+  const auto shortest = [](const auto& run) {
+    double best = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      const auto start = std::chrono::steady_clock::now();
+      run();
+      best =
+          std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
+    }
+    return best;
+  };
+  const double yours = shortest([&] { norm_rows(x.data(), 64, 32768, y.data()); });
+  const double norma_s = shortest([&] { (void)norma::layer_norm(rows, {32768}); });
+  MESSAGE("64 rows of 32768 floats: your kernel takes ", yours, " ms, Norma's layer norm ", norma_s, " ms");
+  norma::set_num_threads(before);
+  CHECK_MESSAGE(of_others > 0.1 * of_mine,
+                "\n  2 threads, 64 rows: one thread did all of the work. Let parallel_for share the rows.");
 }
 
 TEST_CASE("gap 3: any number of threads gives the same bits") {

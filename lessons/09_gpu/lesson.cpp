@@ -114,5 +114,5 @@ int main(int argc, char** argv) {
               [&] { run_mean_of_rows(3, 128, x.device_pointer<float>(), to, false); });
   print_fault("no barrier between two sums",
               [&] { run_variance_of_rows(3, 128, x.device_pointer<float>(), to, false); });
-  print_fault("half a barrier", [&] { run_half_a_barrier(64, to); });
+  print_fault("half a barrier", [&] { run_half_a_barrier(64, x.device_pointer<float>()); });
 }

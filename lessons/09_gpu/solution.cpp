@@ -52,6 +52,12 @@ NORMA_DEVICE float sum_of_block(float value) {
   return sum;
 }
 
+/// Writes down what each thread of a block gets as the sum of the numbers 1, 2, 3, …, one from each thread.
+NORMA_KERNEL void sums_of_threads(float* to) {
+  const float sum = sum_of_block(static_cast<float>(thread() + 1));
+  to[thread()] = sum;
+}
+
 NORMA_KERNEL void norm_rows(int64_t n, const float* x, float* y) {
   const float* const row = x + block() * n;
   float part = 0;  // each thread adds up every threads()-th number
@@ -76,6 +82,9 @@ void run_scale(int64_t blocks, int threads, int64_t count, float by, const float
 }
 void run_sum_of_rows(int64_t rows, const float* x, float* to) {
   launch(rows, kWarp, /* shared_bytes= */ 0, current_stream(), sum_of_rows, x, to);
+}
+void run_sums_of_threads(int threads, float* to) {
+  launch(1, threads, static_cast<size_t>(threads / kWarp) * sizeof(float), current_stream(), sums_of_threads, to);
 }
 void run_norm_rows(int64_t rows, int threads, int64_t n, const float* x, float* y) {
   const size_t one_number_a_warp = static_cast<size_t>(threads / kWarp) * sizeof(float);

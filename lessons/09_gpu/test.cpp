@@ -35,8 +35,8 @@ std::vector<float> numbers(int64_t count) {
   return x;
 }
 
-/// Runs a kernel with threads and warps in several orders. A GPU promises none.
-void in_every_order(const std::function<void()>& run) {
+/// Runs a kernel with threads and warps in several orders. A GPU promises none. `launched` says what is launched.
+void in_every_order(const std::string& launched, const std::function<void()>& run) {
   for (const uint64_t seed : {0, 1, 2, 3}) {
     emulated::set_launch_checks({.order_seed = seed});
     std::string fault;
@@ -46,7 +46,10 @@ void in_every_order(const std::function<void()>& run) {
       fault = error.what();
     }
     emulated::set_launch_checks({});
-    REQUIRE_MESSAGE(fault.empty(), "\n  the launch has failed: ", fault);
+    const bool past_end = fault.find(" of a tensor that has ") != std::string::npos;
+    REQUIRE_MESSAGE(
+        fault.empty(), "\n  ", launched, "\n  the launch has failed: ", fault,
+        std::string(past_end ? "\n  The loop must end at the count: there may be more threads than numbers." : ""));
   }
 }
 
@@ -56,7 +59,7 @@ TEST_CASE("gap 1: more threads than numbers and fewer") {
   for (const int64_t count : {1, 100, 128, 1000}) {
     const std::vector<float> x = numbers(count);
     const Tensor from = on_gpu(x);
-    in_every_order([&] {
+    in_every_order("2 blocks of 64 threads, count = " + std::to_string(count) + ": reads are of x, writes of y", [&] {
       const Tensor y = unwritten(count);
       run_scale(/* blocks= */ 2, /* threads= */ 64, count, 3, from.device_pointer<float>(), y.device_pointer<float>());
       const std::vector<float> yours = y.to_vector<float>();
@@ -74,7 +77,7 @@ TEST_CASE("gap 2: the sum of a warp") {
   constexpr int64_t kRows = 3;
   const std::vector<float> x = numbers(kRows * 32);
   const Tensor from = on_gpu(x);
-  in_every_order([&] {
+  in_every_order("3 blocks of 32 threads", [&] {
     const Tensor sums = unwritten(kRows);
     run_sum_of_rows(kRows, from.device_pointer<float>(), sums.device_pointer<float>());
     for (size_t row = 0; row < kRows; ++row) {
@@ -96,6 +99,23 @@ TEST_CASE("gap 2: the sum of a warp") {
   });
 }
 
+TEST_CASE("gap 3: each thread gets the sum") {
+  for (const int threads : {32, 96}) {
+    in_every_order("1 block of " + std::to_string(threads) + " threads", [&] {
+      const Tensor to = unwritten(threads);
+      run_sums_of_threads(threads, to.device_pointer<float>());
+      const std::vector<float> yours = to.to_vector<float>();
+      const auto right = static_cast<float>(threads * (threads + 1) / 2);
+      for (size_t i = 0; i < yours.size(); ++i) {
+        INFO("\n  ", threads, " threads bring 1, 2, 3, …: expected ", right, " for each, thread ", i, " gets ",
+             yours[i],
+             std::string(i > 0 && yours[0] == right ? "\n  Every thread must get the sum, not thread 0 alone." : ""));
+        REQUIRE(yours[i] == right);
+      }
+    });
+  }
+}
+
 TEST_CASE("gap 3: a norm by blocks") {
   constexpr int64_t kRows = 3;
   for (const int threads : {32, 96, 128}) {
@@ -103,7 +123,7 @@ TEST_CASE("gap 3: a norm by blocks") {
       const std::vector<float> x = numbers(kRows * n);
       const Tensor from = on_gpu(x);
       const std::vector<float> right = layer_norm(from_vector(x, {kRows, n}), {n}).to_vector<float>();
-      in_every_order([&] {
+      in_every_order("3 blocks of " + std::to_string(threads) + " threads, n = " + std::to_string(n), [&] {
         const Tensor y = unwritten(kRows * n);
         run_norm_rows(kRows, threads, n, from.device_pointer<float>(), y.device_pointer<float>());
         const std::vector<float> yours = y.to_vector<float>();

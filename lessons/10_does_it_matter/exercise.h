@@ -25,7 +25,7 @@ enum class Verdict {
   unknown,  ///< anything else: the runs are too few, or too noisy
 };
 
-/// Student's t for so many degrees of freedom, from 1 to 30. It is there.
+/// Student's t for 1 to 30 degrees of freedom. It is there.
 double student_t(int64_t degrees);
 
 /// Gap 1. Both have a number for each seed, in the same order; at least two.

@@ -132,6 +132,17 @@ int main(int argc, char** argv) {
              with_a_false_claim);
   draw_intervals(lessons::picture_folder(argc, argv));
 
+  // Two runs whose luck has this correlation share a part of it: √r of each run's.
+  const int64_t many = 100000;
+  for (const double r : {0.0, 0.5, 0.9}) {
+    const auto luck = [&] { return randn({many}, {.dtype = DType::float64}, chance); };
+    const Tensor shared = luck() * std::sqrt(r);
+    const Tensor one = shared + luck() * std::sqrt(1 - r);
+    const Tensor other = shared + luck() * std::sqrt(1 - r);
+    fmt::print("correlation {:.1f}: the differences of pairs deviate by {:.2f} points\n", r,
+               std::sqrt(var(one - other, {0}).item<double>()));
+  }
+
   // 3. Networks.
   compare_networks();
 }

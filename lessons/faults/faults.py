@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What ./run break does, the table of faults, and the tests that Norma's tools find each fault and only that."""
 import argparse
+import hashlib
 import os
 import pathlib
 import re
@@ -56,8 +57,17 @@ def all_faults():
     return [Fault(path.stem) for path in sorted(HERE.glob("*.toml"))]
 
 
+def number_of(name):
+    """A fault's number, which gives nothing away: 1 is the first in an order that no name shows."""
+    order = sorted((hashlib.sha256(path.stem.encode()).hexdigest(), path.stem) for path in HERE.glob("*.toml"))
+    return 1 + [stem for _, stem in order].index(name)
+
+
 def fault_named(name):
+    """By its name or its number."""
     names = [path.stem for path in sorted(HERE.glob("*.toml"))]
+    if name.isdigit():
+        name = next((one for one in names if number_of(one) == int(name)), name)
     if name not in names:
         raise SystemExit(f"run: break: expected one of {', '.join(names)}, got '{name}'")
     return Fault(name)
@@ -75,18 +85,24 @@ def build(folder, target):
 
 def break_command(args):
     if args.name is None:
-        for fault in all_faults():
-            print(wrapped(fault.name, fault.symptom, 26))
-        print("one of them: ./run break swapped_gradients")
+        for fault in sorted(all_faults(), key=lambda one: number_of(one.name)):
+            print(wrapped(f"{number_of(fault.name)}", fault.symptom, 4))
+        print("one of them: ./run break 7")
         return
     fault = fault_named(args.name)
     programs = (args.build / "lessons/faults").relative_to(ROOT)
+    call = f"./run break {number_of(fault.name)}"
+    if args.hint or args.tool:
+        print(wrapped("hint:", fault.hint) if args.hint else wrapped("see:", fault.tool))
+        if args.tool:
+            print(f"{'find it:':12}{fault.command('./run', programs)}")
+        return
     if args.explain:
         print(wrapped("fault:", fault.explanation))
         for text, mark in (fault.wrong, "  - "), (fault.right, "  + "):
             print(textwrap.indent(text.rstrip("\n"), mark))
         return
-    print(f"{fault.name}: building", file=sys.stderr)
+    print(f"fault {number_of(fault.name)}: building", file=sys.stderr)
     build(args.build, f"fault_{fault.name}")
     if args.check:
         build(args.build, "norma")
@@ -97,11 +113,10 @@ def break_command(args):
         sys.exit(0 if code == 0 and not line else 1)
     print(wrapped("symptom:", fault.symptom))
     print(f"{'code:':12}{fault.code.relative_to(ROOT)}")
-    print(wrapped("hint:", fault.hint))
-    print(f"{'find it:':12}{fault.command('./run', programs)}")
-    print(wrapped("see:", fault.tool))
-    print(f"{'mend it:':12}change the code, then ./run break {fault.name} --check")
-    print(f"{'give up:':12}./run break {fault.name} --explain")
+    print(f"{'hint:':12}{call} --hint")
+    print(f"{'find it:':12}{call} --tool says which command finds it")
+    print(f"{'mend it:':12}change the code, then {call} --check")
+    print(f"{'give up:':12}{call} --explain")
 
 
 def mend_command(args):
@@ -122,10 +137,9 @@ def test_command(args):
 
 
 def table():
-    lines = ["| fault | what you see | found by | with |", "|---|---|---|---|"]
-    for fault in all_faults():
-        lines.append(f"| [{fault.name}]({fault.name}.cpp) | {' '.join(fault.symptom.split())} | {fault.tool} | "
-                     f"`{fault.command('norma', '.').replace('./', '')}` |")
+    lines = ["| fault | what you see |", "|---|---|"]
+    for fault in sorted(all_faults(), key=lambda one: number_of(one.name)):
+        lines.append(f"| {number_of(fault.name)} | {' '.join(fault.symptom.split())} |")
     return "\n".join(lines)
 
 
@@ -147,8 +161,10 @@ def main():
     parser.add_argument("--programs", type=pathlib.Path, help=argparse.SUPPRESS)
     parser.add_argument("--norma", type=pathlib.Path, help=argparse.SUPPRESS)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    one = commands.add_parser("break", help="a fault to find: builds it, gives a hint and the command that finds it")
-    one.add_argument("name", nargs="?", metavar="NAME", help="none: the list")
+    one = commands.add_parser("break", help="a fault to find: builds it, and says what you would see")
+    one.add_argument("name", nargs="?", metavar="N", help="its number or name; none: the list")
+    one.add_argument("--hint", action="store_true", help="a question that leads to it")
+    one.add_argument("--tool", action="store_true", help="the command that finds it")
     one.add_argument("--explain", action="store_true", help="the fault, and the lines that mend it")
     one.add_argument("--check", action="store_true", help="whether it is still found after your change")
     one.set_defaults(call=break_command)

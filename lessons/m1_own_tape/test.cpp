@@ -138,7 +138,7 @@ TEST_CASE("gap 3: the walk") {
   CHECK(!tape.entries[alone].gradient.defined());
 }
 
-TEST_CASE("gap 3: the network learns") {
+TEST_CASE("gap 3: the network learns (needs gaps 1 and 2)") {
   norma::manual_seed(1);
   const Images train = load_images(norma::data::Split::train, 3000);
   const Images test = load_images(norma::data::Split::test, 1000);

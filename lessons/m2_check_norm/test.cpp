@@ -99,7 +99,7 @@ TEST_CASE("gap 3: the norm made of ops") {
   }
 }
 
-TEST_CASE("gap 3: check-norm finds nothing wrong") {
+TEST_CASE("gap 3: check-norm finds nothing wrong (needs gaps 1 and 2)") {
   register_my_norm();
   const Tensor x = randn({2, 8, 5, 4}).set_requires_grad();
   sum(nn::make_norm("mine", 8)->forward(x)).backward();  // an error is said once, and not by each check

@@ -9,9 +9,9 @@
 norma::NormSpec my_sets(int64_t channels) {
   // GAP 1: your choice, as return {.reduce = …, .affine = {1}, .groups = …, .centring = …}; in this order. .reduce has
   // the axes over which mean and deviation are taken: 1 are the channels, 2 and 3 the rows and columns of the image.
-  // .affine = {1} gives each channel a weight and a bias. .groups cuts the channels into so many groups with statistics
-  // of their own; it must divide them, and 1 must then be in .reduce. .centring may be norma::Centring::mean, none or
-  // deviation. What you leave out is 1 group, and the mean.
+  // .affine = {1} gives each channel a weight and a bias. .groups is how many groups the channels are cut into, with
+  // statistics of their own; it must divide them, and 1 must then be in .reduce. .centring may be
+  // norma::Centring::mean, none or deviation. What you leave out is 1 group, and the mean.
   throw std::logic_error("gap 1 is not written yet: my_sets()");
 }
 

@@ -74,9 +74,25 @@ void use_stack(int* to) {
   sync_threads();
   to[global_thread()] = numbers[thread() % 4];
 }
+constexpr int kLineOfBarrier = __LINE__ + 6;
+/// Half of the threads meet a barrier, and the others read what the first have written.
+void half_a_barrier(int* to) {
+  int* const shared = shared_memory<int>();
+  if (thread() < 32) {
+    shared[thread()] = 1;
+    sync_threads();
+  }
+  to[thread()] = shared[thread() % 32];
+}
+void write_next(int* to) {
+  to[global_thread() + 1] = 0;
+}
 
 }  // namespace
 
+int line_of_barrier() {
+  return kLineOfBarrier;
+}
 int line_of_write() {
   return kLineOfWrite;
 }
@@ -107,6 +123,12 @@ void last_reader_is_the_writer(int64_t blocks, int threads) {
 }
 void blocks_share_a_counter(int64_t blocks, int threads) {
   start(blocks, threads, count, std::vector<int>(static_cast<size_t>(blocks * threads)).data());
+}
+void barrier_in_if(int64_t blocks, int threads) {
+  start(blocks, threads, half_a_barrier, std::vector<int>(static_cast<size_t>(blocks * threads)).data());
+}
+void past_the_end(int64_t blocks, int threads, int* to) {
+  start(blocks, threads, write_next, to);
 }
 void own_stack(int64_t blocks, int threads) {
   start(blocks, threads, use_stack, std::vector<int>(static_cast<size_t>(blocks * threads)).data());

@@ -1,6 +1,7 @@
 #include "core/emulated/races.h"
 #include "base/error.h"
 #include "core/emulated/launch.h"
+#include "core/factory.h"
 #include "races/kernels.h"
 
 #include <doctest/doctest.h>
@@ -41,6 +42,20 @@ TEST_CASE("races: the next round's write, with no barrier before it") {
         fmt::format("launch: race in shared memory: thread 1 of block 0 (kernels.cpp:{}) reads 4 bytes at byte 0 that "
                     "thread 0 of block 0 (kernels.cpp:{}) wrote, and no barrier is between",
                     line_of_read(), line_of_write()));
+}
+
+TEST_CASE("races: a barrier that some threads do not reach comes before the race that follows from it") {
+  CHECK(race(barrier_in_if) ==
+        fmt::format("launch: 32 of the 64 threads of block 0 wait at a barrier (kernels.cpp:{}), the others have ended",
+                    line_of_barrier()));
+}
+
+TEST_CASE("races: an access past the end of a tensor") {
+  const auto run = [](int64_t blocks, int threads) {
+    const Tensor to = zeros({blocks * threads}, {.dtype = DType::int32, .device = kCudaEmulated});
+    past_the_end(blocks, threads, to.device_pointer<int>());
+  };
+  CHECK(race(run).find(") writes number 64 of a tensor that has 64 (of 4 bytes; the first is 0)") != std::string::npos);
 }
 
 TEST_CASE("races: a shuffle is no barrier") {
