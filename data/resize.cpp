@@ -33,9 +33,11 @@ double keys(double x) {
 /// The same windows in the kernels' integers.
 std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
   std::vector<ResizeWindow> windows;
+  windows.reserve(static_cast<size_t>(end - begin));
   for (const FilterWindow& exact : filter_windows(from, to, begin, end, filter)) {
     ResizeWindow& window = windows.emplace_back();
     window.first = exact.first;
+    window.weights.reserve(exact.weights.size());
     for (const double weight : exact.weights) {
       window.weights.push_back(static_cast<int32_t>(std::round(weight * (1 << kResizeFractionBits))));
     }
@@ -123,6 +125,7 @@ std::vector<FilterWindow> filter_windows(int64_t from, int64_t to, int64_t begin
     const auto last = std::min(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
     FilterWindow& window = windows[static_cast<size_t>(i - begin)];
     window.first = first;
+    window.weights.reserve(static_cast<size_t>(std::max<int64_t>(last - first, 0)));
     double sum = 0;
     for (int64_t j = first; j < last; ++j) {
       const double x = (static_cast<double>(j) - centre + 0.5) / wider;
