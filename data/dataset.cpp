@@ -59,6 +59,9 @@ class Subset : public Dataset {
 
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   int64_t load(int64_t index, Image& image) const override { return whole_->load(place(index), image); }
+  int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const override {
+    return whole_->load_window(place(index), choose, image, window);
+  }
   [[nodiscard]] int64_t label(int64_t index) const override { return whole_->label(place(index)); }
   [[nodiscard]] std::vector<std::string> skipped() const override { return whole_->skipped(); }
   [[nodiscard]] std::vector<std::string> left_out() const override { return whole_->left_out(); }

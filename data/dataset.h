@@ -45,6 +45,13 @@ class Dataset {
   /// and, unless they are 0, info().height and width. It depends on the index alone. Several threads may call at once,
   /// each with an image of its own. Throws Error when there is no such image or it cannot be read.
   virtual int64_t load(int64_t index, Image& image) const = 0;
+  /// As load(), for a window of the image that `choose` makes of its sizes: its place in `image` goes to `window`.
+  /// `image` is the whole one or a part of it. Datasets that can load a part sooner override this.
+  virtual int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const {
+    const int64_t label = load(index, image);
+    window = choose(image.height, image.width);
+    return label;
+  }
   /// The label of image `index`, which must exist. Datasets that know it without loading the image override this.
   [[nodiscard]] virtual int64_t label(int64_t index) const {
     Image image;

@@ -80,18 +80,43 @@ Image read_image(const std::filesystem::path& file, int64_t channels) {
   return image;
 }
 
-void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
+namespace {
+
+/// decode_image(), and decode_part() if there is a choice and the kind of file has it.
+Rectangle decode(std::string_view bytes, const std::string& name, int64_t channels, const ChooseWindow* choose,
+                 Image& image) {
   check(channels == 1 || channels == 3, kOp, "channels: expected 1 or 3, got {}", channels);
   try {
     image.orientation = 1;
     if (const ImageKind* const kind = image_kind(bytes); kind != nullptr && kind->decode != nullptr) {
+      if (choose != nullptr && kind->decode_part != nullptr) {
+        return kind->decode_part(bytes, name, channels, *choose, image);
+      }
       kind->decode(bytes, name, channels, image);
-      return;
+      return {};
     }
   } catch (const std::bad_alloc&) {  // not the file's fault
     throw OutOfMemory(fmt::format("{}: {}: decoding takes more memory than there is", kOp, name));
   }
   fail(kOp, "{}: expected a {} image, got {}", name, read_kinds(), describe_file(bytes));
+}
+
+}  // namespace
+
+void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
+  decode(bytes, name, channels, nullptr, image);
+}
+
+Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, bool upright,
+                        const ChooseWindow& choose, Image& image) {
+  const Rectangle window = decode(bytes, name, channels, &choose, image);
+  if (window.height > 0) {
+    return window;
+  }
+  if (upright) {
+    turn_upright(image);
+  }
+  return choose(image.height, image.width);
 }
 
 // EXIF data are a small TIFF: a byte order, 42, the place of a table, and there a count and as many entries of 12
@@ -167,6 +192,7 @@ const std::vector<ImageKind>& image_kinds() {
       {.what = "a JPEG image",
        .begins = {"\xFF\xD8"sv},
        .decode = NORMA_IF(NORMA_HAVE_JPEG_TURBO, decode_jpeg),
+       .decode_part = NORMA_IF(NORMA_HAVE_JPEG_TURBO, decode_jpeg_part),
        .lacks = " (a build with libjpeg62-turbo-dev reads it)"},
       {.what = "a PNG image", .begins = {"\x89PNG\r\n\x1A\n"sv}, .decode = decode_png},
       {.what = "a BMP image", .begins = {"BM"sv}, .more = is_bmp, .decode = decode_bmp},

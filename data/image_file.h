@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +31,14 @@ struct Image {
   }
 };
 
+/// Rows [top, top + height) and columns [left, left + width) of an image.
+struct Rectangle {
+  int64_t top = 0;
+  int64_t left = 0;
+  int64_t height = 0;
+  int64_t width = 0;
+};
+
 /// The most pixels of an image, more than any camera's, so that a header of a few bytes cannot claim all memory.
 inline constexpr int64_t kMaxImagePixels = int64_t{1} << 27;
 
@@ -52,6 +61,16 @@ inline constexpr uint64_t kMaxImageBytes = uint64_t{1} << 30;
 /// Decodes the bytes of such a file into `image`, whose memory is used again; `name` stands for the file in error
 /// texts. Throws as read_image() does.
 void decode_image(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
+
+/// Chooses the part of an image of these sizes that is needed.
+using ChooseWindow = std::function<Rectangle(int64_t height, int64_t width)>;
+
+/// As decode_image(), but only for a window. `image` becomes the whole image or a part with all of the window, whose
+/// place in it is returned; the pixels of the window are those of the whole image. `upright` turns the image by
+/// turn_upright() first. A JPEG of one scan that needs no turning is decoded no further than the window reaches, though
+/// damage anywhere in the file is still an error.
+Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, bool upright,
+                        const ChooseWindow& choose, Image& image);
 
 /// Turns and mirrors the image as its orientation asks, and sets that to 1.
 void turn_upright(Image& image);

@@ -154,29 +154,18 @@ class ImageFolder final : public Dataset {
   [[nodiscard]] const DatasetInfo& info() const override { return info_; }
 
   int64_t load(int64_t index, Image& image) const override {
-    check(index >= 0 && index < info_.size, kOp, "index: expected a value in [0, {}), got {}", info_.size, index);
-    for (int64_t tried = 0; tried < info_.size; ++tried) {
-      const Sample& sample = samples_[static_cast<size_t>((index + tried) % info_.size)];
-      const std::filesystem::path file = split_ / sample.file;
-      // A file that cannot be read is not skipped: it may be readable the next time.
-      const std::string bytes = read_text_file(kOp, file, kMaxImageBytes);
-      try {
-        decode_image(bytes, file.string(), info_.channels, image);
-        if (turns_) {
-          turn_upright(image);
-        }
-        return sample.label;
-      } catch (const OutOfMemory&) {  // not skipped: with more memory the image would load
-        throw;
-      } catch (const Error& error) {
-        if (!skip_bad_images_) {
-          throw Error(fmt::format("{} (--skip-bad-images takes the next image in its place)", error.what()));
-        }
-        const std::lock_guard lock(mutex_);
-        skipped_.insert(split_.filename() / sample.file);
+    return load_by(index, [&](std::string_view bytes, const std::string& name) {
+      decode_image(bytes, name, info_.channels, image);
+      if (turns_) {
+        turn_upright(image);
       }
-    }
-    fail(kOp, "{}: none of the {} images can be decoded", split_.string(), info_.size);
+    });
+  }
+
+  int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const override {
+    return load_by(index, [&](std::string_view bytes, const std::string& name) {
+      window = decode_window(bytes, name, info_.channels, turns_, choose, image);
+    });
   }
 
   [[nodiscard]] int64_t label(int64_t index) const override { return samples_[static_cast<size_t>(index)].label; }
@@ -225,6 +214,31 @@ class ImageFolder final : public Dataset {
     std::string file;  ///< relative to split_
     int64_t label = 0;
   };
+
+  /// Calls decode() with the file's bytes or, to skip bad images, those of the next good one. Returns the label.
+  template <class Decode>
+  int64_t load_by(int64_t index, Decode&& decode) const {
+    check(index >= 0 && index < info_.size, kOp, "index: expected a value in [0, {}), got {}", info_.size, index);
+    for (int64_t tried = 0; tried < info_.size; ++tried) {
+      const Sample& sample = samples_[static_cast<size_t>((index + tried) % info_.size)];
+      const std::filesystem::path file = split_ / sample.file;
+      // A file that cannot be read is not skipped: it may be readable the next time.
+      const std::string bytes = read_text_file(kOp, file, kMaxImageBytes);
+      try {
+        decode(bytes, file.string());
+        return sample.label;
+      } catch (const OutOfMemory&) {  // not skipped: with more memory the image would load
+        throw;
+      } catch (const Error& error) {
+        if (!skip_bad_images_) {
+          throw Error(fmt::format("{} (--skip-bad-images takes the next image in its place)", error.what()));
+        }
+        const std::lock_guard lock(mutex_);
+        skipped_.insert(split_.filename() / sample.file);
+      }
+    }
+    fail(kOp, "{}: none of the {} images can be decoded", split_.string(), info_.size);
+  }
 
   void add_class(const std::string& name, const std::filesystem::path& train) {
     const auto known = std::lower_bound(info_.class_names.begin(), info_.class_names.end(), name);

@@ -16,6 +16,10 @@ namespace norma::data {
 /// too large, and std::bad_alloc.
 using DecodeImage = void(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
+/// As decode_window() without turning. It returns a rectangle without pixels if it decoded the whole image.
+using DecodePart = Rectangle(std::string_view bytes, const std::string& name, int64_t channels,
+                             const ChooseWindow& choose, Image& image);
+
 /// A kind of image files. Its first bytes show it; the name of the file says nothing.
 struct ImageKind {
   std::string what;                                ///< "a WebP image"
@@ -24,6 +28,7 @@ struct ImageKind {
   std::string_view there = {};                     ///< also there
   bool (*more)(std::string_view bytes) = nullptr;  ///< what else holds
   DecodeImage* decode = nullptr;                   ///< null: not read (in this build)
+  DecodePart* decode_part = nullptr;               ///< null: `decode` decodes it all
   const char* lacks = "";                          ///< what to say then
 };
 
@@ -42,6 +47,7 @@ void check_fault(const std::string& fault, const std::string& name);
 // --- by libraries ---------------------------------------------------------------------------------------------------
 
 DecodeImage decode_jpeg;  ///< libjpeg-turbo, in a build with it: the bytes of Pillow
+DecodePart decode_jpeg_part;
 DecodeImage decode_png;   ///< libpng. Of 16 bits the upper 8
 DecodeImage decode_webp;  ///< libwebp, in a build with it. The first frame of a film
 DecodeImage decode_tiff;  ///< libtiff, in a build with it. The first page, turned upright as Pillow does

@@ -32,6 +32,9 @@ constexpr int64_t kFewBlocks = int64_t{1} << 22;
 constexpr int64_t kMostBytesOfByte = 128;
 constexpr int64_t kFewBytes = int64_t{1} << 28;
 
+/// Pixels around a window that are decoded with it; a block of colors at a quarter of the size is 16 wide.
+constexpr int64_t kMargin = 16;
+
 /// Holds libjpeg's object. No exception may pass through C: its errors jump back to guarded().
 class JpegReader {
  public:
@@ -69,13 +72,16 @@ class JpegReader {
     return is_good ? "" : reason();
   }
 
-  /// Decodes into the image, of the header's size. Returns the fault, or "".
-  std::string read_pixels(int64_t channels, Image& image) {
+  /// Decodes into the image, of the header's size. Returns the fault, or "". With a choice `image` may become a part of
+  /// it; `window` is then the place of the chosen window in that part, else it has no pixels.
+  std::string read_pixels(int64_t channels, Image& image, const ChooseWindow* choose, Rectangle& window) {
     // The first coefficient of a block takes at least one bit.
     if (8 * static_cast<int64_t>(bytes_.size()) < (image.height + 7) / 8 * ((image.width + 7) / 8)) {
       return "it ends early";
     }
     const bool is_cmyk = info_.out_color_space == JCS_CMYK;
+    thread_local std::vector<uint8_t> last_row;
+    last_row.resize(static_cast<size_t>(image.width * channels));
     std::vector<uint8_t> inks(is_cmyk ? static_cast<size_t>(4 * image.width) : 0);
     bool is_whole = true;
     if (!guarded([&] { jpeg_start_decompress(&info_); })) {
@@ -88,15 +94,46 @@ class JpegReader {
     if (!is_whole) {
       return "it ends early";
     }
+    // Scans that are kept are smoothed across blocks, and inks are no photographs.
+    const bool is_part =
+        choose != nullptr && jpeg_has_multiple_scans(&info_) == 0 && !is_cmyk && image.orientation == 1;
+    int64_t first_row = 0;
+    if (is_part) {
+      window = (*choose)(image.height, image.width);
+      // libjpeg interpolates colors between pixels, but not beyond the edges of what it decodes. It begins at a block.
+      const int64_t top = std::max<int64_t>(window.top - kMargin, 0);
+      const int64_t bottom = std::min(window.top + window.height + kMargin, image.height);
+      const int64_t left = std::max<int64_t>(window.left - kMargin, 0);
+      auto first = static_cast<JDIMENSION>(left);
+      auto width = static_cast<JDIMENSION>(std::min(window.left + window.width + kMargin, image.width) - left);
+      if (!guarded([&] {
+            jpeg_crop_scanline(&info_, &first, &width);
+            jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(top));
+          })) {
+        return reason();
+      }
+      window.top -= top;
+      window.left -= first;
+      first_row = top;
+      image.height = bottom - top;
+      image.width = width;
+    }
     image.set_size(image.height, image.width, channels);
     const bool is_good = guarded([&] {
-      while (info_.output_scanline < info_.output_height) {
-        uint8_t* const row = image.pixels.data() + int64_t{info_.output_scanline} * image.width * channels;
+      while (info_.output_scanline < first_row + image.height) {
+        uint8_t* const row =
+            image.pixels.data() + (int64_t{info_.output_scanline} - first_row) * image.width * channels;
         JSAMPROW to = is_cmyk ? inks.data() : row;
         jpeg_read_scanlines(&info_, &to, 1);
         if (is_cmyk) {
           put_colors(inks.data(), image.width, channels, row);
         }
+      }
+      if (const JDIMENSION left = info_.output_height - info_.output_scanline; left > 0) {
+        // Skipped rows are read, without making their pixels, as long as one comes after them.
+        jpeg_skip_scanlines(&info_, left - 1);
+        JSAMPROW to = last_row.data();
+        jpeg_read_scanlines(&info_, &to, 1);
       }
       jpeg_finish_decompress(&info_);
     });
@@ -185,13 +222,25 @@ class JpegReader {
   jpeg_decompress_struct info_ = {};
 };
 
+Rectangle read_jpeg(std::string_view bytes, const std::string& name, int64_t channels, const ChooseWindow* choose,
+                    Image& image) {
+  JpegReader decoder(bytes);
+  Rectangle window;
+  check_fault(decoder.read_header(channels, image), name);
+  check_image_size(name, image.height, image.width);
+  check_fault(decoder.read_pixels(channels, image, choose, window), name);
+  return window;
+}
+
 }  // namespace
 
 void decode_jpeg(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  JpegReader decoder(bytes);
-  check_fault(decoder.read_header(channels, image), name);
-  check_image_size(name, image.height, image.width);
-  check_fault(decoder.read_pixels(channels, image), name);
+  read_jpeg(bytes, name, channels, nullptr, image);
+}
+
+Rectangle decode_jpeg_part(std::string_view bytes, const std::string& name, int64_t channels,
+                           const ChooseWindow& choose, Image& image) {
+  return read_jpeg(bytes, name, channels, &choose, image);
 }
 
 }  // namespace norma::data

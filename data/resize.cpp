@@ -33,9 +33,11 @@ double keys(double x) {
 /// The same windows in the kernels' integers.
 std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, int64_t end, ResizeFilter filter) {
   std::vector<ResizeWindow> windows;
+  windows.reserve(static_cast<size_t>(end - begin));
   for (const FilterWindow& exact : filter_windows(from, to, begin, end, filter)) {
     ResizeWindow& window = windows.emplace_back();
     window.first = exact.first;
+    window.weights.reserve(exact.weights.size());
     for (const double weight : exact.weights) {
       window.weights.push_back(static_cast<int32_t>(std::round(weight * (1 << kResizeFractionBits))));
     }
@@ -43,23 +45,24 @@ std::vector<ResizeWindow> windows_of(int64_t from, int64_t to, int64_t begin, in
   return windows;
 }
 
-/// Rows [begin, end) of `image` resized by these windows, and one byte more.
-std::vector<uint8_t> resized_rows(const Image& image, int64_t begin, int64_t end,
-                                  const std::vector<ResizeWindow>& windows) {
+/// The part of `image` resized along its rows, and one byte more.
+void resize_part_rows(const Image& image, const Rectangle& part, const std::vector<ResizeWindow>& windows,
+                      std::vector<uint8_t>& to) {
   const int64_t row_bytes = image.width * image.channels;
   const int64_t new_bytes = static_cast<int64_t>(windows.size()) * image.channels;
-  std::vector<uint8_t> result(static_cast<size_t>((end - begin) * new_bytes + 1));
-  PixelRows rows{.pixels = image.pixels.data() + begin * row_bytes, .bytes = row_bytes, .channels = image.channels};
-  // The last rows are read from a copy with room after it.
-  const int64_t last = std::min((end - begin) * row_bytes, kResizeReadsBehind + row_bytes - 1) / row_bytes;
-  rows.count = end - begin - last;
-  resize_rows(rows, windows, result.data());
-  const uint8_t* rest = rows.pixels + rows.count * row_bytes;
-  std::vector<uint8_t> copy(rest, rest + last * row_bytes);
-  copy.resize(copy.size() + static_cast<size_t>(kResizeReadsBehind));
-  resize_rows({.pixels = copy.data(), .count = last, .bytes = row_bytes, .channels = image.channels}, windows,
-              result.data() + rows.count * new_bytes);
-  return result;
+  const int64_t used = part.width * image.channels;
+  const uint8_t* const pixels = image.pixels.data() + part.top * row_bytes + part.left * image.channels;
+  to.resize(std::max(to.size(), static_cast<size_t>(part.height * new_bytes + 1)));
+  // The rows that end so near the last pixel that reading passes it are read from a copy with room after it.
+  const int64_t room = image.pixels.data() + image.pixels.size() - pixels - used - kResizeReadsBehind;
+  const int64_t safe = room < 0 ? 0 : std::min(part.height, room / row_bytes + 1);
+  resize_rows({.pixels = pixels, .count = safe, .bytes = row_bytes, .channels = image.channels}, windows, to.data());
+  std::vector<uint8_t> copy(static_cast<size_t>(used + kResizeReadsBehind));
+  for (int64_t y = safe; y < part.height; ++y) {
+    std::copy_n(pixels + y * row_bytes, used, copy.begin());
+    resize_rows({.pixels = copy.data(), .count = 1, .bytes = used, .channels = image.channels}, windows,
+                to.data() + y * new_bytes);
+  }
 }
 
 struct Stretch {
@@ -67,22 +70,46 @@ struct Stretch {
   int64_t end;
 };
 
-/// Resizes only these rows and columns of an image that would become height x width.
-Image resize_part(const Image& image, int64_t height, int64_t width, Stretch rows, Stretch columns,
-                  ResizeFilter filter) {
-  const std::vector<ResizeWindow> vertical = windows_of(image.height, height, rows.begin, rows.end, filter);
-  const std::vector<ResizeWindow> horizontal = windows_of(image.width, width, columns.begin, columns.end, filter);
+/// Resizes only these rows and columns of an image, the window, that would become height x width.
+void resize_part(const Image& image, const Rectangle& window, int64_t height, int64_t width, Stretch rows,
+                 Stretch columns, ResizeFilter filter, const Flips& flips, Image& result) {
+  std::vector<ResizeWindow> vertical = windows_of(window.height, height, rows.begin, rows.end, filter);
+  std::vector<ResizeWindow> horizontal = windows_of(window.width, width, columns.begin, columns.end, filter);
   const int64_t first = vertical.front().first;  // windows begin and end in ascending order
   const int64_t last = vertical.back().first + static_cast<int64_t>(vertical.back().weights.size());
-  const std::vector<uint8_t> wide = resized_rows(image, first, last, horizontal);
-  Image result;
+  if (flips.across) {
+    std::reverse(horizontal.begin(), horizontal.end());
+  }
+  if (flips.down) {
+    std::reverse(vertical.begin(), vertical.end());
+  }
+  thread_local std::vector<uint8_t> wide;  // kept for the next image, so that no memory is asked for
+  resize_part_rows(image,
+                   {.top = window.top + first, .left = window.left, .height = last - first, .width = window.width},
+                   horizontal, wide);
+  result.orientation = 1;
   result.set_size(rows.end - rows.begin, columns.end - columns.begin, image.channels);
   resize_columns({.pixels = wide.data(),
                   .count = last - first,
                   .bytes = result.width * result.channels,
                   .channels = result.channels},
                  first, vertical, result.pixels.data());
-  return result;
+}
+
+Rectangle all_of(const Image& image) {
+  return {.height = image.height, .width = image.width};
+}
+
+void check_window(const char* op, const Image& image, const Rectangle& window) {
+  const auto& [top, left, height, width] = window;
+  check(top >= 0 && left >= 0 && height > 0 && width > 0 && top <= image.height - height && left <= image.width - width,
+        op, "expected a window inside {} x {} pixels, got {} x {} from row {} and column {} on", image.height,
+        image.width, height, width, top, left);
+}
+
+void check_sizes(int64_t height, int64_t width) {
+  check(height > 0 && width > 0 && height <= kMaxImagePixels / width, kOp,
+        "sizes: expected at least 1 and at most {} pixels, got {} x {}", kMaxImagePixels, height, width);
 }
 
 }  // namespace
@@ -98,6 +125,7 @@ std::vector<FilterWindow> filter_windows(int64_t from, int64_t to, int64_t begin
     const auto last = std::min(from, static_cast<int64_t>(std::floor(centre + support + 0.5)));
     FilterWindow& window = windows[static_cast<size_t>(i - begin)];
     window.first = first;
+    window.weights.reserve(static_cast<size_t>(std::max<int64_t>(last - first, 0)));
     double sum = 0;
     for (int64_t j = first; j < last; ++j) {
       const double x = (static_cast<double>(j) - centre + 0.5) / wider;
@@ -113,19 +141,26 @@ std::vector<FilterWindow> filter_windows(int64_t from, int64_t to, int64_t begin
 
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter) {
   check_image(kOp, image);
-  check(height > 0 && width > 0 && height <= kMaxImagePixels / width, kOp,
-        "sizes: expected at least 1 and at most {} pixels, got {} x {}", kMaxImagePixels, height, width);
+  check_sizes(height, width);
   if (image.height == height && image.width == width) {
     return image;
   }
-  return resize_part(image, height, width, {0, height}, {0, width}, filter);
+  Image result;
+  resize_part(image, all_of(image), height, width, {0, height}, {0, width}, filter, {}, result);
+  return result;
+}
+
+void resize_window(const Image& image, const Rectangle& window, int64_t height, int64_t width, ResizeFilter filter,
+                   const Flips& flips, Image& result) {
+  check_image(kOp, image);
+  check_sizes(height, width);
+  check_window(kOp, image, window);
+  resize_part(image, window, height, width, {0, height}, {0, width}, filter, flips, result);
 }
 
 Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width) {
   check_image("crop", image);
-  check(top >= 0 && left >= 0 && height > 0 && width > 0 && top <= image.height - height && left <= image.width - width,
-        "crop", "expected a window inside {} x {} pixels, got {} x {} from row {} and column {} on", image.height,
-        image.width, height, width, top, left);
+  check_window("crop", image, {.top = top, .left = left, .height = height, .width = width});
   Image result{.height = height, .width = width, .channels = image.channels, .pixels = {}};
   result.pixels.reserve(static_cast<size_t>(height * width * image.channels));
   for (int64_t y = top; y < top + height; ++y) {
@@ -147,7 +182,9 @@ Image resize_and_crop(const Image& image, int64_t size, int64_t crop_size, Resiz
     const int64_t begin = std::lrint(static_cast<double>(length - crop_size) / 2);
     return Stretch{begin, begin + crop_size};
   };
-  return resize_part(image, height, width, middle(height), middle(width), filter);
+  Image result;
+  resize_part(image, all_of(image), height, width, middle(height), middle(width), filter, {}, result);
+  return result;
 }
 
 }  // namespace norma::data

@@ -29,6 +29,17 @@ std::vector<FilterWindow> filter_windows(int64_t from, int64_t to, int64_t begin
 /// Error for a size below 1, more than 2^27 pixels, or an empty image.
 Image resize(const Image& image, int64_t height, int64_t width, ResizeFilter filter = ResizeFilter::bilinear);
 
+/// Whether an image is mirrored: left and right, top and bottom.
+struct Flips {
+  bool across = false;
+  bool down = false;
+};
+
+/// resize() of a window of an image, as if it were an image of its own, then mirrored. The memory of `result` is used
+/// again. Throws Error also for a window that is not inside.
+void resize_window(const Image& image, const Rectangle& window, int64_t height, int64_t width, ResizeFilter filter,
+                   const Flips& flips, Image& result);
+
 /// The `height` x `width` pixels from row `top` and column `left` on. Throws Error when they are not inside.
 Image crop(const Image& image, int64_t top, int64_t left, int64_t height, int64_t width);
 

@@ -106,8 +106,8 @@ bool Transform::changes_bytes() const {
 }
 
 void Transform::apply(const Image& image, const AugmentationKey& key, float* output,
-                      const std::array<int64_t, 3>& strides) const {
-  write(image, key, output, strides);
+                      const std::array<int64_t, 3>& strides, const Rectangle* window) const {
+  write(image, key, output, strides, window);
   if (options_.augmentation.erasing.probability > 0) {
     Draw draw(key, DrawFor::erasing);
     random_erasing(output, {options_.channels, options_.image_size, options_.image_size}, strides,
@@ -116,11 +116,11 @@ void Transform::apply(const Image& image, const AugmentationKey& key, float* out
 }
 
 void Transform::apply(const Image& image, const AugmentationKey& key, uint8_t* output,
-                      const std::array<int64_t, 3>& strides) const {
+                      const std::array<int64_t, 3>& strides, const Rectangle* window) const {
   check(options_.augmentation.erasing.probability == 0, "transform",
         "erasing: expected none for images of bytes, got the probability {}",
         options_.augmentation.erasing.probability);
-  write(image, key, output, strides);
+  write(image, key, output, strides, window);
 }
 
 Tensor Transform::table() const {
@@ -132,38 +132,63 @@ Tensor Transform::table() const {
 }
 
 template <class T>
-void Transform::write(const Image& image, const AugmentationKey& key, T* output,
-                      const std::array<int64_t, 3>& strides) const {
+void Transform::write(const Image& image, const AugmentationKey& key, T* output, const std::array<int64_t, 3>& strides,
+                      const Rectangle* window) const {
   check_source(image);
-  Image made;
-  const Image& source = fitted(image, key, made);
-  const Place place = place_of(source, key);
-  if (changes_bytes()) {
-    place_into(augmented(placed(source, place), key), {}, output, strides);
-  } else {
-    place_into(source, place, output, strides);
+  Draw flip(key, DrawFor::flip);
+  Flips flips{.across = flip.chance(options_.augmentation.hflip)};
+  flips.down = flip.chance(options_.augmentation.vflip);
+  thread_local Image made;  // kept for the next image, so that no memory is asked for
+  const Image* source = &image;
+  const bool is_in_place = fits_by_resizing() && !options_.augment;
+  if (fits_by_resizing()) {
+    // Mirroring is part of resizing, unless the image moves in between.
+    resize_to_fit(image, key, window, is_in_place ? flips : Flips{}, made);
+    source = &made;
   }
+  const Place place = place_of(*source, key);
+  if (!changes_bytes()) {
+    place_into(*source, place, output, strides);
+    return;
+  }
+  if (!is_in_place) {
+    made = placed(*source, place);
+    if (flips.across) {
+      made = hflip(std::move(made));
+    }
+    if (flips.down) {
+      made = vflip(std::move(made));
+    }
+  }
+  augment(key, made);
+  place_into(made, {}, output, strides);
 }
 
-const Image& Transform::fitted(const Image& image, const AugmentationKey& key, Image& made) const {
-  const auto& resized_crop = options_.augmentation.resized_crop;
-  if (!resized_crop && !resizes_) {
-    return image;
-  }
+Rectangle Transform::window(const AugmentationKey& key, int64_t height, int64_t width) const {
+  check(has_window(), "transform", "window: expected a transform with a resized crop, got one without");
   Draw draw(key, DrawFor::crop);
+  if (options_.random_filter) {
+    draw.uniform();  // the filter's
+  }
+  return draw_resized_crop(draw, height, width, *options_.augmentation.resized_crop);
+}
+
+void Transform::resize_to_fit(const Image& image, const AugmentationKey& key, const Rectangle* window,
+                              const Flips& flips, Image& result) const {
   ResizeFilter filter = options_.filter;
   if (options_.random_filter) {
-    filter = draw.chance(0.5) ? ResizeFilter::bilinear : ResizeFilter::bicubic;
+    filter = Draw(key, DrawFor::crop).chance(0.5) ? ResizeFilter::bilinear : ResizeFilter::bicubic;
   }
   const int64_t size = options_.image_size;
-  if (resized_crop) {
-    const auto [top, left, height, width] = draw_resized_crop(draw, image.height, image.width, *resized_crop);
-    made = resize(crop(image, top, left, height, width), size, size, filter);
-  } else {
-    const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
-    made = resize_and_crop(image, resized, size, filter);
+  if (has_window()) {
+    const Rectangle place = window != nullptr ? *window : this->window(key, image.height, image.width);
+    resize_window(image, place, size, size, filter, flips, result);
+    return;
   }
-  return made;
+  const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
+  result = resize_and_crop(image, resized, size, filter);
+  result = flips.across ? hflip(std::move(result)) : std::move(result);
+  result = flips.down ? vflip(std::move(result)) : std::move(result);
 }
 
 /// The middle, or a random place with `augment`.
@@ -193,24 +218,15 @@ Image Transform::placed(const Image& image, const Place& place) const {
   return place.mirrored ? hflip(result) : result;
 }
 
-Image Transform::augmented(Image image, const AugmentationKey& key) const {
-  const AugmentOptions& augmentation = options_.augmentation;
-  Draw flip(key, DrawFor::flip);
-  if (flip.chance(augmentation.hflip)) {
-    image = hflip(image);
-  }
-  if (flip.chance(augmentation.vflip)) {
-    image = vflip(image);
-  }
+void Transform::augment(const AugmentationKey& key, Image& image) const {
   if (policy_) {
     Draw draw(key, DrawFor::policy);
-    image = policy_->apply(image, draw);
+    image = policy_->apply(std::move(image), draw);
   }
-  if (augmentation.color_jitter.any()) {
+  if (const ColorJitterOptions& jitter = options_.augmentation.color_jitter; jitter.any()) {
     Draw draw(key, DrawFor::color_jitter);
-    image = data::apply(draw_color_jitter(draw, augmentation.color_jitter), image);
+    image = data::apply(draw_color_jitter(draw, jitter), std::move(image));
   }
-  return image;
 }
 
 template <class T>

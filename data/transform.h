@@ -60,13 +60,19 @@ class Transform {
 
   [[nodiscard]] const TransformOptions& options() const { return options_; }
 
-  /// Writes element (c, h, w) to output[c * strides[0] + h * strides[1] + w * strides[2]]. Throws Error for an image
-  /// that differs from the dataset's info.
-  void apply(const Image& image, const AugmentationKey& key, float* output,
-             const std::array<int64_t, 3>& strides) const;
+  /// True iff the result shows only a window of an image, that of window().
+  [[nodiscard]] bool has_window() const { return options_.augmentation.resized_crop.has_value(); }
+  /// The window of an image of these sizes that the resized crop cuts out.
+  [[nodiscard]] Rectangle window(const AugmentationKey& key, int64_t height, int64_t width) const;
+
+  /// Writes element (c, h, w) to output[c * strides[0] + h * strides[1] + w * strides[2]]. `window` is the place of
+  /// window() in an image that is only a part of the dataset's. Throws Error for an image that differs from the
+  /// dataset's info.
+  void apply(const Image& image, const AugmentationKey& key, float* output, const std::array<int64_t, 3>& strides,
+             const Rectangle* window = nullptr) const;
   /// The same without the last step, the normalization. Throws Error also for a transform with random erasing.
-  void apply(const Image& image, const AugmentationKey& key, uint8_t* output,
-             const std::array<int64_t, 3>& strides) const;
+  void apply(const Image& image, const AugmentationKey& key, uint8_t* output, const std::array<int64_t, 3>& strides,
+             const Rectangle* window = nullptr) const;
   /// (C, 256), float32: the normalized value of each byte, for each channel of the result.
   [[nodiscard]] Tensor table() const;
 
@@ -80,15 +86,18 @@ class Transform {
 
   void check_source(const Image& image) const;
   [[nodiscard]] bool changes_bytes() const;
-  /// The image in a size no larger than the result: `image` itself, or one made in `made`.
-  const Image& fitted(const Image& image, const AugmentationKey& key, Image& made) const;
+  [[nodiscard]] bool fits_by_resizing() const { return has_window() || resizes_; }
+  /// Resizes the image, or its window, to the result's size.
+  void resize_to_fit(const Image& image, const AugmentationKey& key, const Rectangle* window, const Flips& flips,
+                     Image& result) const;
   [[nodiscard]] Place place_of(const Image& image, const AugmentationKey& key) const;
   /// The bytes of the result, black around the image.
   [[nodiscard]] Image placed(const Image& image, const Place& place) const;
-  [[nodiscard]] Image augmented(Image image, const AugmentationKey& key) const;
+  void augment(const AugmentationKey& key, Image& image) const;
   /// Everything but random erasing.
   template <class T>
-  void write(const Image& image, const AugmentationKey& key, T* output, const std::array<int64_t, 3>& strides) const;
+  void write(const Image& image, const AugmentationKey& key, T* output, const std::array<int64_t, 3>& strides,
+             const Rectangle* window) const;
   template <class T>
   void place_into(const Image& image, const Place& place, T* output, const std::array<int64_t, 3>& strides) const;
 

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <optional>
 #include <ranges>
+#include <utility>
 #include <vector>
 
 namespace norma::data {
@@ -36,12 +36,11 @@ void map_channel(Image& image, int64_t c, const Table& table) {
   }
 }
 
-Image mapped(const Image& image, const Table& table) {
-  Image result = image;
-  for (int64_t c = 0; c < image.channels; ++c) {
-    map_channel(result, c, table);
+Image mapped(Image image, const Table& table) {
+  for (uint8_t& byte : image.pixels) {
+    byte = table[byte];
   }
-  return result;
+  return image;
 }
 
 Histogram histogram_of(const Image& image, int64_t c) {
@@ -149,32 +148,31 @@ void put_rgb(const std::array<uint8_t, 3>& hsv, uint8_t* rgb) {
 
 }  // namespace
 
-Image invert(const Image& image) {
+Image invert(Image image) {
   check_image("invert", image);
-  return mapped(image, table_of([](int i) { return 255 - i; }));
+  return mapped(std::move(image), table_of([](int i) { return 255 - i; }));
 }
 
-Image posterize(const Image& image, int64_t bits) {
+Image posterize(Image image, int64_t bits) {
   check_image("posterize", image);
   check_range("posterize", "bits", bits, Range<int64_t>{0, 8});
-  return mapped(image, table_of([mask = ~((1 << (8 - bits)) - 1)](int i) { return i & mask; }));
+  return mapped(std::move(image), table_of([mask = ~((1 << (8 - bits)) - 1)](int i) { return i & mask; }));
 }
 
-Image solarize(const Image& image, double threshold) {
+Image solarize(Image image, double threshold) {
   check_image("solarize", image);
-  return mapped(image, table_of([threshold](int i) { return i < threshold ? i : 255 - i; }));
+  return mapped(std::move(image), table_of([threshold](int i) { return i < threshold ? i : 255 - i; }));
 }
 
-Image solarize_add(const Image& image, int64_t add, int64_t threshold) {
+Image solarize_add(Image image, int64_t add, int64_t threshold) {
   check_image("solarize_add", image);
   check_range("solarize_add", "add", add, Range<int64_t>{0, 255});
-  return mapped(image,
+  return mapped(std::move(image),
                 table_of([add, threshold](int i) { return i < threshold ? std::min<int64_t>(255, i + add) : i; }));
 }
 
-Image autocontrast(const Image& image) {
+Image autocontrast(Image image) {
   check_image("autocontrast", image);
-  Image result = image;
   for (int64_t c = 0; c < image.channels; ++c) {
     const Histogram histogram = histogram_of(image, c);
     const auto is_there = [](int64_t count) { return count != 0; };
@@ -183,15 +181,14 @@ Image autocontrast(const Image& image) {
     if (high > low) {
       const double scale = 255.0 / static_cast<double>(high - low);
       const double offset = static_cast<double>(-low) * scale;
-      map_channel(result, c, table_of([&](int i) { return std::clamp(static_cast<int>(i * scale + offset), 0, 255); }));
+      map_channel(image, c, table_of([&](int i) { return std::clamp(static_cast<int>(i * scale + offset), 0, 255); }));
     }
   }
-  return result;
+  return image;
 }
 
-Image equalize(const Image& image) {
+Image equalize(Image image) {
   check_image("equalize", image);
-  Image result = image;
   for (int64_t c = 0; c < image.channels; ++c) {
     const Histogram histogram = histogram_of(image, c);
     const auto last = std::find_if(histogram.rbegin(), histogram.rend(), [](int64_t count) { return count != 0; });
@@ -200,44 +197,46 @@ Image equalize(const Image& image) {
       continue;
     }
     int64_t sum = step / 2;
-    map_channel(result, c, table_of([&](int i) {
+    map_channel(image, c, table_of([&](int i) {
                   const int64_t value = std::min<int64_t>(sum / step, 255);
                   sum += histogram[static_cast<size_t>(i)];
                   return value;
                 }));
   }
-  return result;
+  return image;
 }
 
-Image adjust_brightness(const Image& image, double factor) {
+Image adjust_brightness(Image image, double factor) {
   check_factor("adjust_brightness", image, factor);
-  return mapped(image,
+  return mapped(std::move(image),
                 table_of([f = static_cast<float>(factor)](int i) { return blend(0, static_cast<uint8_t>(i), f); }));
 }
 
-Image adjust_contrast(const Image& image, double factor) {
+Image adjust_contrast(Image image, double factor) {
   check_factor("adjust_contrast", image, factor);
-  const Image grey = to_grey(image);
-  const auto sum = std::accumulate(grey.pixels.begin(), grey.pixels.end(), int64_t{0});
+  int64_t sum = 0;
+  for (size_t i = 0; i < image.pixels.size(); i += static_cast<size_t>(image.channels)) {
+    sum += image.channels == 3 ? luminance(image.pixels.data() + i) : image.pixels[i];
+  }
   const auto mean =
-      static_cast<uint8_t>(std::lround(static_cast<double>(sum) / static_cast<double>(grey.pixels.size())));
-  return mapped(image,
+      static_cast<uint8_t>(std::lround(static_cast<double>(sum) / static_cast<double>(image.height * image.width)));
+  return mapped(std::move(image),
                 table_of([&](int i) { return blend(mean, static_cast<uint8_t>(i), static_cast<float>(factor)); }));
 }
 
-Image adjust_saturation(const Image& image, double factor) {
+Image adjust_saturation(Image image, double factor) {
   check_factor("adjust_saturation", image, factor);
-  Image result = image;
   if (image.channels == 3) {
-    for (size_t i = 0; i < result.pixels.size(); ++i) {
-      const uint8_t grey = luminance(image.pixels.data() + i / 3 * 3);
-      result.pixels[i] = blend(grey, image.pixels[i], static_cast<float>(factor));
+    for (size_t i = 0; i < image.pixels.size(); i += 3) {
+      uint8_t* const rgb = image.pixels.data() + i;
+      const uint8_t grey = luminance(rgb);
+      std::transform(rgb, rgb + 3, rgb, [&](uint8_t byte) { return blend(grey, byte, static_cast<float>(factor)); });
     }
   }
-  return result;
+  return image;
 }
 
-Image adjust_sharpness(const Image& image, double factor) {
+Image adjust_sharpness(Image image, double factor) {
   check_factor("adjust_sharpness", image, factor);
   Image result = smoothed(image);
   std::transform(result.pixels.begin(), result.pixels.end(), image.pixels.begin(), result.pixels.begin(),
@@ -245,22 +244,21 @@ Image adjust_sharpness(const Image& image, double factor) {
   return result;
 }
 
-Image adjust_hue(const Image& image, double factor) {
+Image adjust_hue(Image image, double factor) {
   check_image("adjust_hue", image);
   check_range("adjust_hue", "factor", factor, Range<double>{-0.5, 0.5});
-  Image result = image;
   if (image.channels == 3) {
     const int turn = static_cast<int>(factor * 255);
-    for (size_t i = 0; i < result.pixels.size(); i += 3) {
+    for (size_t i = 0; i < image.pixels.size(); i += 3) {
       std::array<uint8_t, 3> hsv = hsv_of(image.pixels.data() + i);
       hsv[0] = static_cast<uint8_t>((hsv[0] + turn + 256) % 256);
-      put_rgb(hsv, result.pixels.data() + i);
+      put_rgb(hsv, image.pixels.data() + i);
     }
   }
-  return result;
+  return image;
 }
 
-Image to_grey(const Image& image) {
+Image to_grey(Image image) {
   check_image("to_grey", image);
   if (image.channels == 1) {
     return image;
@@ -318,22 +316,21 @@ ColorJitter draw_color_jitter(Draw& draw, const ColorJitterOptions& options) {
   return jitter;
 }
 
-Image apply(const ColorJitter& jitter, const Image& image) {
+Image apply(const ColorJitter& jitter, Image image) {
   check_image("color_jitter", image);
-  Image result = image;
   for (const int i : jitter.order) {
     const double factor = jitter.factors[static_cast<size_t>(i)];
     if (i == 3 ? factor == 0 : factor == 1) {
       continue;
     }
     switch (i) {
-      case 0: result = adjust_brightness(result, factor); break;
-      case 1: result = adjust_contrast(result, factor); break;
-      case 2: result = adjust_saturation(result, factor); break;
-      default: result = adjust_hue(result, factor);
+      case 0: image = adjust_brightness(std::move(image), factor); break;
+      case 1: image = adjust_contrast(std::move(image), factor); break;
+      case 2: image = adjust_saturation(std::move(image), factor); break;
+      default: image = adjust_hue(std::move(image), factor);
     }
   }
-  return result;
+  return image;
 }
 
 }  // namespace norma::data

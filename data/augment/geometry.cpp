@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 #include <vector>
 
 namespace norma::data {
@@ -19,13 +20,16 @@ constexpr const char* kOp = "affine";
 
 using Matrix = std::array<double, 6>;
 
-Image filled(int64_t height, int64_t width, int64_t channels, const Color& fill) {
-  Image result{.height = height, .width = width, .channels = channels, .pixels = {}};
-  result.pixels.resize(static_cast<size_t>(height * width * channels));
-  for (auto pixel = result.pixels.begin(); pixel != result.pixels.end(); pixel += channels) {
+/// Sets the sizes, and every pixel to this color.
+void fill_with(const Color& fill, int64_t height, int64_t width, int64_t channels, Image& image) {
+  image.set_size(height, width, channels);
+  const auto row = image.pixels.begin() + width * channels;
+  for (auto pixel = image.pixels.begin(); pixel != row; pixel += channels) {
     std::copy_n(fill.begin(), channels, pixel);
   }
-  return result;
+  for (auto next = row; next != image.pixels.end(); next += width * channels) {
+    std::copy(image.pixels.begin(), row, next);
+  }
 }
 
 void copy_pixel(const Image& image, int64_t y, int64_t x, uint8_t* to) {
@@ -130,19 +134,22 @@ double rounded_15(double x) {
 
 }  // namespace
 
-Image affine(const Image& image, const std::array<double, 6>& matrix, const AffineOptions& options) {
+Image affine(Image image, const std::array<double, 6>& matrix, const AffineOptions& options) {
   check_image(kOp, image);
   for (const double number : matrix) {
     check(std::isfinite(number), kOp, "matrix: expected finite numbers, got {}", number);
   }
-  Image result = filled(image.height, image.width, image.channels, options.fill);
+  // The old pixels stay in a buffer that the next image's get, so that no memory is asked for.
+  thread_local Image old;
+  std::swap(old, image);
+  fill_with(options.fill, old.height, old.width, old.channels, image);
+  image.orientation = 1;
   if (options.interpolation == Interpolation::nearest) {
-    nearest(image, matrix, result);
+    nearest(old, matrix, image);
   } else {
-    std::vector<uint8_t> pixels = image.pixels;
-    pixels.push_back(0);  // the interpolation reads it with the last pixel
-    const Interpolation2d job = {.from = pixels.data(),
-                                 .to = result.pixels.data(),
+    old.pixels.push_back(0);  // the interpolation reads it with the last pixel
+    const Interpolation2d job = {.from = old.pixels.data(),
+                                 .to = image.pixels.data(),
                                  .height = image.height,
                                  .width = image.width,
                                  .channels = image.channels,
@@ -153,10 +160,10 @@ Image affine(const Image& image, const std::array<double, 6>& matrix, const Affi
       interpolate_bilinear(job);
     }
   }
-  return result;
+  return image;
 }
 
-Image rotate(const Image& image, double degrees, const AffineOptions& options) {
+Image rotate(Image image, double degrees, const AffineOptions& options) {
   check_image("rotate", image);
   check(std::isfinite(degrees), "rotate", "degrees: expected a finite number, got {}", degrees);
   double angle = std::fmod(degrees, 360.0);
@@ -167,7 +174,7 @@ Image rotate(const Image& image, double degrees, const AffineOptions& options) {
     return image;
   }
   if (angle == 180) {
-    return hflip(vflip(image));
+    return hflip(vflip(std::move(image)));
   }
   if ((angle == 90 || angle == 270) && image.height == image.width) {
     Image result = image;
@@ -185,44 +192,45 @@ Image rotate(const Image& image, double degrees, const AffineOptions& options) {
   const double sine = rounded_15(std::sin(radians));
   const double x = static_cast<double>(image.width) / 2;
   const double y = static_cast<double>(image.height) / 2;
-  return affine(image,
+  return affine(std::move(image),
                 {cosine, sine, cosine * -x + sine * -y + 0.0 + x, -sine, cosine, -sine * -x + cosine * -y + 0.0 + y},
                 options);
 }
 
-Image shear_x(const Image& image, double factor, const AffineOptions& options) {
-  return affine(image, {1, factor, 0, 0, 1, 0}, options);
+Image shear_x(Image image, double factor, const AffineOptions& options) {
+  return affine(std::move(image), {1, factor, 0, 0, 1, 0}, options);
 }
-Image shear_y(const Image& image, double factor, const AffineOptions& options) {
-  return affine(image, {1, 0, 0, factor, 1, 0}, options);
+Image shear_y(Image image, double factor, const AffineOptions& options) {
+  return affine(std::move(image), {1, 0, 0, factor, 1, 0}, options);
 }
-Image translate_x(const Image& image, double pixels, const AffineOptions& options) {
-  return affine(image, {1, 0, pixels, 0, 1, 0}, options);
+Image translate_x(Image image, double pixels, const AffineOptions& options) {
+  return affine(std::move(image), {1, 0, pixels, 0, 1, 0}, options);
 }
-Image translate_y(const Image& image, double pixels, const AffineOptions& options) {
-  return affine(image, {1, 0, 0, 0, 1, pixels}, options);
+Image translate_y(Image image, double pixels, const AffineOptions& options) {
+  return affine(std::move(image), {1, 0, 0, 0, 1, pixels}, options);
 }
 
-Image hflip(const Image& image) {
+Image hflip(Image image) {
   check_image("hflip", image);
-  Image result = image;
-  for (int64_t y = 0; y < image.height; ++y) {
-    for (int64_t x = 0; x < image.width; ++x) {
-      copy_pixel(image, y, x, result.pixels.data() + (y * image.width + image.width - 1 - x) * image.channels);
-    }
-  }
-  return result;
-}
-
-Image vflip(const Image& image) {
-  check_image("vflip", image);
-  Image result = image;
   const int64_t row_bytes = image.width * image.channels;
   for (int64_t y = 0; y < image.height; ++y) {
-    std::copy_n(image.pixels.begin() + y * row_bytes, row_bytes,
-                result.pixels.begin() + (image.height - 1 - y) * row_bytes);
+    uint8_t* left = image.pixels.data() + y * row_bytes;
+    for (uint8_t* right = left + row_bytes - image.channels; left < right; right -= image.channels) {
+      std::swap_ranges(left, left + image.channels, right);
+      left += image.channels;
+    }
   }
-  return result;
+  return image;
+}
+
+Image vflip(Image image) {
+  check_image("vflip", image);
+  const int64_t row_bytes = image.width * image.channels;
+  for (int64_t y = 0; y < image.height / 2; ++y) {
+    const auto row = image.pixels.begin() + y * row_bytes;
+    std::swap_ranges(row, row + row_bytes, image.pixels.end() - (y + 1) * row_bytes);
+  }
+  return image;
 }
 
 Image pad(const Image& image, int64_t padding, const Color& fill) {
@@ -231,7 +239,8 @@ Image pad(const Image& image, int64_t padding, const Color& fill) {
             (image.height + 2 * padding) <= kMaxImagePixels / (image.width + 2 * padding),
         "pad", "padding: expected at least 0 and at most {} pixels together, got {} around {} x {}", kMaxImagePixels,
         padding, image.height, image.width);
-  Image result = filled(image.height + 2 * padding, image.width + 2 * padding, image.channels, fill);
+  Image result;
+  fill_with(fill, image.height + 2 * padding, image.width + 2 * padding, image.channels, result);
   const int64_t row_bytes = image.width * image.channels;
   for (int64_t y = 0; y < image.height; ++y) {
     std::copy_n(image.pixels.begin() + y * row_bytes, row_bytes,

@@ -77,9 +77,9 @@ HWY_INLINE auto whole_numbers(const Parts<R, 2>& pixel) {
   return hn::Combine(Ints{}, whole_numbers(pixel.high.only), whole_numbers(pixel.low.only));
 }
 HWY_INLINE void store(const Pixel& pixel, uint8_t* to) {
-  std::array<uint8_t, 4> four;
-  hn::StoreU(hn::DemoteTo(Bytes{}, whole_numbers(pixel)), Bytes{}, four.data());
-  std::copy_n(four.data(), 3, to);
+  const uint32_t four =
+      hn::GetLane(hn::BitCast(hn::CappedTag<uint32_t, 1>{}, hn::DemoteTo(Bytes{}, whole_numbers(pixel))));
+  std::memcpy(to, &four, 3);
 }
 HWY_INLINE void store(double value, uint8_t* to) {
   *to = static_cast<uint8_t>(std::clamp(value, 0.0, 255.0));
@@ -103,14 +103,20 @@ HWY_INLINE T interpolate(const std::array<T, 4>& v, const T& d) {
   return v[1] + d * (p2 + d * (p3 + d * p4));
 }
 
-template <size_t kCount, class T>
+/// The pixel before the place, if d is 0 on this axis: every formula gives v1 + 0.
+template <class T>
+HWY_INLINE T interpolate(const std::array<T, 1>& v, const T& /*d*/) {
+  return v[0];
+}
+
+/// Interpolates from kRows x kColumns pixels; 1 on an axis where all places are middles of pixels.
+template <size_t kRows, size_t kColumns, class T>
 void interpolate_image(const Interpolation2d& job) {
-  constexpr auto before = static_cast<int64_t>(kCount / 2) - 1;  // pixels on the lower side
+  constexpr int64_t above = static_cast<int64_t>(kRows + 1) / 2 - 1;  // pixels on the lower side
+  constexpr int64_t before = static_cast<int64_t>(kColumns + 1) / 2 - 1;
   const auto& m = job.matrix;
   const int64_t row_bytes = job.width * job.channels;
   uint8_t* to = job.to;
-  std::array<const uint8_t*, kCount> rows{};
-  std::array<int64_t, kCount> columns{};
   for (int64_t y = 0; y < job.height; ++y) {
     for (int64_t x = 0; x < job.width; ++x, to += job.channels) {
       const double middle_x = static_cast<double>(x) + 0.5;
@@ -125,35 +131,57 @@ void interpolate_image(const Interpolation2d& job) {
       place_y -= 0.5;
       const auto left = static_cast<int64_t>(std::floor(place_x));
       const auto top = static_cast<int64_t>(std::floor(place_y));
-      for (size_t i = 0; i < kCount; ++i) {
-        const int64_t offset = static_cast<int64_t>(i) - before;
-        rows[i] = job.from + std::clamp<int64_t>(top + offset, 0, job.height - 1) * row_bytes;
-        columns[i] = std::clamp<int64_t>(left + offset, 0, job.width - 1) * job.channels;
-      }
       const T across = number<T>(place_x - static_cast<double>(left));
       const T down = number<T>(place_y - static_cast<double>(top));
-      std::array<T, kCount> of_rows;
-      for (size_t i = 0; i < kCount; ++i) {
-        std::array<T, kCount> row;
-        for (size_t k = 0; k < kCount; ++k) {
-          load(rows[i] + columns[k], row[k]);
+      const auto write_pixel = [&](auto&& address) HWY_ATTR {
+        std::array<T, kRows> of_rows;
+        for (size_t i = 0; i < kRows; ++i) {
+          std::array<T, kColumns> row;
+          for (size_t k = 0; k < kColumns; ++k) {
+            load(address(static_cast<int64_t>(i), static_cast<int64_t>(k)), row[k]);
+          }
+          of_rows[i] = interpolate(row, across);
         }
-        of_rows[i] = interpolate(row, across);
+        store(interpolate(of_rows, down), to);
+      };
+      const int64_t row = top - above;
+      const int64_t column = left - before;
+      if (row >= 0 && row + static_cast<int64_t>(kRows) <= job.height && column >= 0 &&
+          column + static_cast<int64_t>(kColumns) <= job.width) {
+        const uint8_t* const first = job.from + row * row_bytes + column * job.channels;
+        write_pixel([&](int64_t i, int64_t k) { return first + i * row_bytes + k * job.channels; });
+      } else {
+        write_pixel([&](int64_t i, int64_t k) {
+          return job.from + std::clamp<int64_t>(row + i, 0, job.height - 1) * row_bytes +
+                 std::clamp<int64_t>(column + k, 0, job.width - 1) * job.channels;
+        });
       }
-      store(interpolate(of_rows, down), to);
     }
+  }
+}
+
+/// Shears and moves along one axis keep the other's places as they are.
+template <size_t kCount, class T>
+void interpolate_along_axes(const Interpolation2d& job) {
+  const auto& m = job.matrix;
+  if (m[3] == 0 && m[4] == 1 && m[5] == 0) {
+    interpolate_image<1, kCount, T>(job);
+  } else if (m[0] == 1 && m[1] == 0 && m[2] == 0) {
+    interpolate_image<kCount, 1, T>(job);
+  } else {
+    interpolate_image<kCount, kCount, T>(job);
   }
 }
 
 }  // namespace
 
 void interpolate_bilinear(const Interpolation2d& job) {
-  const auto kernel = job.channels == 3 ? interpolate_image<2, Pixel> : interpolate_image<2, double>;
+  const auto kernel = job.channels == 3 ? interpolate_along_axes<2, Pixel> : interpolate_along_axes<2, double>;
   kernel(job);
 }
 
 void interpolate_bicubic(const Interpolation2d& job) {
-  const auto kernel = job.channels == 3 ? interpolate_image<4, Pixel> : interpolate_image<4, double>;
+  const auto kernel = job.channels == 3 ? interpolate_along_axes<4, Pixel> : interpolate_along_axes<4, double>;
   kernel(job);
 }
 

@@ -220,34 +220,33 @@ std::vector<PolicyStep> Policy::draw(Draw& draw, int64_t height, int64_t width) 
   return std::visit([&](const auto& kind) { return draw_steps(kind, options_, height, width, draw); }, kind_);
 }
 
-Image Policy::apply(const Image& image, Draw& draw) const {
+Image Policy::apply(Image image, Draw& draw) const {
   check_image("auto_augment", image);
-  Image result = image;
   for (const PolicyStep& step : this->draw(draw, image.height, image.width)) {
-    result = data::apply(step, result, options_.fill);
+    image = data::apply(step, std::move(image), options_.fill);
   }
-  return result;
+  return image;
 }
 
-Image apply(const PolicyStep& step, const Image& image, const Color& fill) {
+Image apply(const PolicyStep& step, Image image, const Color& fill) {
   const AffineOptions affine{.interpolation = step.interpolation, .fill = fill};
   switch (step.op) {
     case PolicyOp::identity: return image;
-    case PolicyOp::autocontrast: return autocontrast(image);
-    case PolicyOp::equalize: return equalize(image);
-    case PolicyOp::invert: return invert(image);
-    case PolicyOp::rotate: return rotate(image, step.argument, affine);
-    case PolicyOp::posterize: return posterize(image, static_cast<int64_t>(step.argument));
-    case PolicyOp::solarize: return solarize(image, step.argument);
-    case PolicyOp::solarize_add: return solarize_add(image, static_cast<int64_t>(step.argument));
-    case PolicyOp::color: return adjust_saturation(image, step.argument);
-    case PolicyOp::contrast: return adjust_contrast(image, step.argument);
-    case PolicyOp::brightness: return adjust_brightness(image, step.argument);
-    case PolicyOp::sharpness: return adjust_sharpness(image, step.argument);
-    case PolicyOp::shear_x: return shear_x(image, step.argument, affine);
-    case PolicyOp::shear_y: return shear_y(image, step.argument, affine);
-    case PolicyOp::translate_x: return translate_x(image, step.argument, affine);
-    case PolicyOp::translate_y: return translate_y(image, step.argument, affine);
+    case PolicyOp::autocontrast: return autocontrast(std::move(image));
+    case PolicyOp::equalize: return equalize(std::move(image));
+    case PolicyOp::invert: return invert(std::move(image));
+    case PolicyOp::rotate: return rotate(std::move(image), step.argument, affine);
+    case PolicyOp::posterize: return posterize(std::move(image), static_cast<int64_t>(step.argument));
+    case PolicyOp::solarize: return solarize(std::move(image), step.argument);
+    case PolicyOp::solarize_add: return solarize_add(std::move(image), static_cast<int64_t>(step.argument));
+    case PolicyOp::color: return adjust_saturation(std::move(image), step.argument);
+    case PolicyOp::contrast: return adjust_contrast(std::move(image), step.argument);
+    case PolicyOp::brightness: return adjust_brightness(std::move(image), step.argument);
+    case PolicyOp::sharpness: return adjust_sharpness(std::move(image), step.argument);
+    case PolicyOp::shear_x: return shear_x(std::move(image), step.argument, affine);
+    case PolicyOp::shear_y: return shear_y(std::move(image), step.argument, affine);
+    case PolicyOp::translate_x: return translate_x(std::move(image), step.argument, affine);
+    case PolicyOp::translate_y: return translate_y(std::move(image), step.argument, affine);
   }
   fail("auto_augment", "step: unknown op {}", static_cast<int>(step.op));
 }

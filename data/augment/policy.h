@@ -79,7 +79,7 @@ class Policy {
   /// The steps for an image of these sizes.
   [[nodiscard]] std::vector<PolicyStep> draw(Draw& draw, int64_t height, int64_t width) const;
   /// The image after draw()'s steps. Throws Error for an empty image.
-  [[nodiscard]] Image apply(const Image& image, Draw& draw) const;
+  [[nodiscard]] Image apply(Image image, Draw& draw) const;
 
  private:
   Kind kind_;
@@ -87,7 +87,7 @@ class Policy {
 };
 
 /// The image after one step.
-Image apply(const PolicyStep& step, const Image& image, const Color& fill);
+Image apply(const PolicyStep& step, Image image, const Color& fill);
 
 /// Parses "rand-…" (RandAugment) or "ta_wide" (TrivialAugmentWide, named as in torchvision's training script). Throws
 /// Error "op: …" for other texts.

@@ -1,7 +1,10 @@
 #include "data/augment/random.h"
 
+#include "core/philox.h"
 #include "core/random.h"
+#include "data/augment/normal_kernels.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
@@ -53,6 +56,26 @@ double Draw::normal() {
   const auto pair = box_muller(uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3]));
   spare_ = pair[1];
   return pair[0];
+}
+
+void Draw::normals(std::span<float> to) {
+  if (spare_.has_value() && !to.empty()) {
+    to[0] = static_cast<float>(normal());
+    to = to.subspan(1);
+  }
+  std::array<UniformPair, 64> pairs;
+  while (to.size() > 1) {
+    const size_t count = std::min(to.size() / 2, pairs.size());
+    for (size_t i = 0; i < count; ++i) {
+      const auto bits = philox_numbers(seed_, counter_++, stream_);
+      pairs[i] = {uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3])};
+    }
+    normal_pairs(std::span(pairs).first(count), to.data());
+    to = to.subspan(2 * count);
+  }
+  if (!to.empty()) {
+    to[0] = static_cast<float>(normal());
+  }
 }
 
 void Draw::permute(std::span<int> values) {

@@ -34,6 +34,8 @@ class Draw {
   bool chance(double probability) { return uniform() < probability; }
   /// A number from the normal distribution with mean 0 and standard deviation 1.
   double normal();
+  /// The next numbers of normal(), rounded to float, by vectors.
+  void normals(std::span<float> to);
   /// Fills `values` with an order of 0 … values.size() - 1, each with the same probability.
   void permute(std::span<int> values);
   /// A number from the distribution Beta(alpha, alpha), in [0, 1]. alpha > 0.

@@ -119,15 +119,20 @@ std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, c
 
 void random_erasing(float* image, const std::array<int64_t, 3>& sizes, const std::array<int64_t, 3>& strides,
                     const RandomErasingOptions& options, Draw& draw) {
+  thread_local std::vector<float> values;  // kept for the next image
   for (const auto& [top, left, height, width] : draw_erasing(draw, sizes[1], sizes[2], options)) {
+    values.resize(static_cast<size_t>(height * width));
     for (int64_t c = 0; c < sizes[0]; ++c) {
-      auto value = options.mode == ErasingMode::random ? static_cast<float>(draw.normal()) : 0.0F;
+      if (options.mode == ErasingMode::pixel) {
+        draw.normals(values);
+      } else {
+        const double value = options.mode == ErasingMode::random ? draw.normal() : 0;
+        std::fill(values.begin(), values.end(), static_cast<float>(value));
+      }
+      const float* value = values.data();
       for (int64_t y = top; y < top + height; ++y) {
         for (int64_t x = left; x < left + width; ++x) {
-          if (options.mode == ErasingMode::pixel) {
-            value = static_cast<float>(draw.normal());
-          }
-          image[c * strides[0] + y * strides[1] + x * strides[2]] = value;
+          image[c * strides[0] + y * strides[1] + x * strides[2]] = *value++;
         }
       }
     }

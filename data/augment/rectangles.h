@@ -13,14 +13,6 @@
 
 namespace norma::data {
 
-/// Rows [top, top + height) and columns [left, left + width) of an image.
-struct Rectangle {
-  int64_t top = 0;
-  int64_t left = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-};
-
 /// The numbers from `low` to `high`, both finite.
 struct Interval {
   double low = 0;

@@ -253,3 +253,20 @@ TEST_CASE("color_jitter: texts") {
     CHECK(apply(draw_color_jitter(draw, parse_color_jitter("x", "999")), picture(2, 2, 3)).height == 2);
   }
 }
+
+TEST_CASE("augment draw: normals() are the numbers of normal(), bit for bit, and go on with them") {
+  Draw one({.seed = 7, .epoch = 1, .index = 3}, DrawFor::erasing);
+  Draw many = one;
+  std::vector<float> got;
+  for (size_t i = 0; i < 400; ++i) {
+    got.resize(i % 7 == 0 ? 2000 + i : i % 41);
+    many.normals(got);
+    for (const float value : got) {
+      REQUIRE(value == static_cast<float>(one.normal()));
+    }
+    if (i % 5 == 0) {
+      CHECK(many.normal() == one.normal());
+    }
+    CHECK(many.uniform() == one.uniform());
+  }
+}

@@ -40,15 +40,15 @@ using Numbers = std::vector<double>;
 using ColorOp = std::function<Image(const Image&, const Numbers&)>;
 using GeometryOp = std::function<Image(const Image&, const Numbers&, const AffineOptions&)>;
 
-template <Image (*op)(const Image&)>
+template <Image (*op)(Image)>
 Image plain(const Image& image, const Numbers& /*none*/) {
   return op(image);
 }
-template <Image (*op)(const Image&, double)>
+template <Image (*op)(Image, double)>
 Image with_factor(const Image& image, const Numbers& n) {
   return op(image, n.at(0));
 }
-template <Image (*op)(const Image&, double, const AffineOptions&)>
+template <Image (*op)(Image, double, const AffineOptions&)>
 Image moved(const Image& image, const Numbers& n, const AffineOptions& options) {
   return op(image, n.at(0), options);
 }

@@ -1,6 +1,7 @@
 #include "data/image_file.h"
 
 #include "core/factory.h"
+#include "data/augment/geometry.h"
 #include "data/image_formats.h"
 #include "data/resize.h"
 #include "data/transform.h"
@@ -419,6 +420,35 @@ TEST_CASE("resize: channels are apart, sizes may stay, and sizes that are none a
   CHECK(error_of([&] { resize(color, 0, 3); }) ==
         "resize: sizes: expected at least 1 and at most 134217728 pixels, got 0 x 3");
   CHECK(error_of([&] { resize({}, 1, 3); }) == "resize: image: expected pixels of 1 or 3 channels, got 0 x 0 of 3");
+}
+
+TEST_CASE("resize_window: crops, resizes and mirrors at once") {
+  Image image;
+  image.set_size(23, 31, 3);
+  for (size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = static_cast<uint8_t>(i * i * 37 % 251);
+  }
+  const std::vector<Rectangle> windows = {{.height = 23, .width = 31},
+                                          {.top = 22, .left = 30, .height = 1, .width = 1},
+                                          {.top = 5, .left = 3, .height = 11, .width = 7},
+                                          {.top = 12, .left = 20, .height = 11, .width = 11},
+                                          {.top = 0, .left = 24, .height = 23, .width = 7}};
+  Image got;
+  for (const auto& [top, left, height, width] : windows) {
+    for (const ResizeFilter filter : {ResizeFilter::bilinear, ResizeFilter::bicubic}) {
+      for (const int flips : {0, 1, 2, 3}) {
+        resize_window(image, {top, left, height, width}, 11, 7, filter, {.across = flips % 2 == 1, .down = flips > 1},
+                      got);
+        Image expected = resize(crop(image, top, left, height, width), 11, 7, filter);
+        expected = flips % 2 == 1 ? hflip(expected) : expected;
+        expected = flips > 1 ? vflip(expected) : expected;
+        CHECK(got.pixels == expected.pixels);
+      }
+    }
+  }
+  CHECK(error_of([&] {
+          resize_window(image, {1, 0, 23, 31}, 4, 4, ResizeFilter::bilinear, {}, got);
+        }) == "resize: expected a window inside 23 x 31 pixels, got 23 x 31 from row 1 and column 0 on");
 }
 
 TEST_CASE("resize_and_crop: the middle of the image with its shorter side resized") {

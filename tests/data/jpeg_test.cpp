@@ -3,6 +3,7 @@
 #include "data/image_file.h"
 #include "data/image_formats.h"
 #include "data/jpeg_files.h"
+#include "data/resize.h"
 #include "data/safetensors.h"
 #include "files.h"
 #include "paths.h"
@@ -19,7 +20,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace norma;
@@ -64,6 +67,80 @@ JPEG_TEST_CASE("jpeg: the bytes of Pillow") {
       }
     }
   }
+}
+
+namespace {
+
+std::string text_of(const Safetensors& file, const std::string& name) {
+  const std::vector<uint8_t> packed = bytes_of(file.find(name));
+  return {packed.begin(), packed.end()};
+}
+
+/// True iff decode_window() gives the window's pixels of the whole image, `whole`.
+bool has_window_of(const Image& whole, const std::string& bytes, const Rectangle& window) {
+  Image part;
+  const Rectangle place = decode_window(
+      bytes, "x.jpg", whole.channels, /* upright= */ true,
+      [&](int64_t height, int64_t width) {
+        CHECK(std::pair(height, width) == std::pair(whole.height, whole.width));
+        return window;
+      },
+      part);
+  return crop(part, place.top, place.left, place.height, place.width).pixels ==
+         crop(whole, window.top, window.left, window.height, window.width).pixels;
+}
+
+}  // namespace
+
+JPEG_TEST_CASE("jpeg: a window has the pixels of the whole image, of every kind of file") {
+  std::vector<std::string> files;
+  for (const char* name : {"jpeg", "jpeg_windows"}) {
+    const Safetensors file =
+        load_safetensors(source_folder() / "tests/reference" / (name + std::string(".safetensors")));
+    for (const auto& key : nlohmann::json::parse(file.metadata.at("cases")).get<std::vector<std::string>>()) {
+      files.push_back(text_of(file, key + (file.metadata.contains("pillow") ? ".file" : "")));
+    }
+  }
+  CHECK(files.size() == 32);
+  std::mt19937 random(1);
+  const auto whole_number = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(random);
+  };
+  for (size_t i = 0; i < files.size(); ++i) {
+    CAPTURE(i);
+    for (const int64_t channels : {3, 1}) {
+      Image whole;
+      decode_image(files[i], "x.jpg", channels, whole);
+      REQUIRE(has_window_of(whole, files[i], {.height = whole.height, .width = whole.width}));
+      for (int round = 0; round < 40; ++round) {
+        Rectangle window{.height = whole_number(1, whole.height), .width = whole_number(1, whole.width)};
+        window.top = whole_number(0, whole.height - window.height);
+        window.left = whole_number(0, whole.width - window.width);
+        REQUIRE(has_window_of(whole, files[i], window));
+      }
+    }
+  }
+}
+
+JPEG_TEST_CASE("jpeg: a window of an image that is turned, and damage below a window") {
+  const Safetensors file = load_safetensors(source_folder() / "tests/reference/jpeg_windows.safetensors");
+  const std::string good = text_of(file, "2x2");
+  std::string turned = good;
+  // EXIF of one entry: orientation 6.
+  const std::string exif("Exif\0\0II*\0\x08\0\0\0\1\0\x12\1\3\0\1\0\0\0\6\0\0\0\0\0\0\0", 32);
+  turned.insert(2, jpeg_segment(0xE1, exif));
+  Image whole;
+  decode_image(turned, "x.jpg", 3, whole);
+  REQUIRE(whole.orientation == 6);
+  turn_upright(whole);
+  CHECK(has_window_of(whole, turned, {.top = 90, .left = 10, .height = 15, .width = 40}));
+
+  const std::string cut = good.substr(0, good.size() - 40) + "\xFF\xD9";
+  Image part;
+  CHECK(error_of([&] {
+          decode_window(
+              cut, "x.jpg", 3, true, [](int64_t, int64_t) { return Rectangle{.height = 5, .width = 5}; }, part);
+        }) == "image: x.jpg: damaged: it ends early");
 }
 
 JPEG_TEST_CASE("jpeg: inks as grey are the luminance of their colors") {

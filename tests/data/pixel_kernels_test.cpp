@@ -159,6 +159,11 @@ TEST_CASE("pixel kernels: bilinear and bicubic interpolation by their definition
     Interpolation2d job{.height = whole(1, 20), .width = whole(1, 20), .channels = round % 2 == 0 ? 3 : 1};
     job.matrix = {number(chance()), number(chance()), number(chance()) * 9,
                   number(chance()), number(chance()), number(chance()) * 9};
+    if (round % 5 == 0) {  // along the rows only
+      job.matrix = {number(chance()), number(chance()), number(chance()) * 9, 0, 1, 0};
+    } else if (round % 5 == 1) {  // along the columns
+      job.matrix = {1, 0, 0, number(chance()), number(chance()), number(chance()) * 9};
+    }
     const int64_t count = job.height * job.width * job.channels;
     const std::vector<uint8_t> pixels = noise(count + 1);
     job.from = pixels.data();

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes jpeg.safetensors: JPEG files of many kinds, and the pixels that Pillow reads from them.
+"""Writes jpeg.safetensors: JPEG files of many kinds, and the pixels that Pillow reads from them. Also writes
+jpeg_windows.safetensors: larger files, of which a test reads windows.
 
 Usage: make_jpeg.py (needs Pillow, numpy and cjpeg of Debian's libjpeg-turbo-progs; the kept file is of Pillow 13.0.0)
 
@@ -45,7 +46,32 @@ def patched(data, before, after):
     return data.replace(before, after)
 
 
+def write(name, tensors, metadata):
+    header = {"__metadata__": metadata}
+    offset = 0
+    for key, values in tensors.items():
+        header[key] = {"dtype": "U8", "shape": list(values.shape), "data_offsets": [offset, offset + values.size]}
+        offset += math.prod(values.shape)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path = pathlib.Path(__file__).with_name(name)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for v in tensors.values()))
+    print(f"{path.name}: {len(tensors)} tensors, {path.stat().st_size} bytes, Pillow {__version__}, "
+          f"libjpeg-turbo {features.version('libjpeg_turbo')}")
+
+
+def write_windows():
+    files = {sampling: sampled(67, 131, "-quality", "60", "-sample", sampling)
+             for sampling in ("1x1", "2x1", "1x2", "2x2", "4x1", "4x2", "2x4")}
+    files["restarts"] = sampled(67, 131, "-quality", "60", "-restart", "3B")
+    files["progressive"] = sampled(67, 131, "-quality", "60", "-progressive")
+    files["grey"] = saved(67, 131, "L", quality=60)
+    write("jpeg_windows.safetensors", {name: numpy.frombuffer(data, dtype=numpy.uint8) for name, data in files.items()},
+          {"cases": json.dumps(list(files))})
+
+
 def main():
+    write_windows()
     cmyk = saved(19, 23, "CMYK")
     files = {
         "4:4:4": saved(19, 23, subsampling=0), "4:2:2": saved(19, 23, subsampling=1), "4:2:0": saved(19, 23, subsampling=2),
@@ -70,18 +96,8 @@ def main():
             image = Image.open(io.BytesIO(data))
             image.draft("L", image.size)
             tensors[name + ".grey"] = numpy.array(image.convert("L"))[:, :, None]
-    header = {"__metadata__": {"cases": json.dumps(list(files)), "pillow": __version__,
-                               "libjpeg-turbo": features.version("libjpeg_turbo")}}
-    offset = 0
-    for name, values in tensors.items():
-        header[name] = {"dtype": "U8", "shape": list(values.shape), "data_offsets": [offset, offset + values.size]}
-        offset += math.prod(values.shape)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path = pathlib.Path(__file__).with_name("jpeg.safetensors")
-    path.write_bytes(struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for v in tensors.values()))
-    print(f"{path.name}: {len(files)} cases, {path.stat().st_size} bytes, Pillow {__version__}, "
-          f"libjpeg-turbo {features.version('libjpeg_turbo')}")
+    write("jpeg.safetensors", tensors, {"cases": json.dumps(list(files)), "pillow": __version__,
+                                        "libjpeg-turbo": features.version("libjpeg_turbo")})
 
 
 if __name__ == "__main__":
