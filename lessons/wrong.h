@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstdlib>
+
+// A lesson's wrong.cpp answers its gaps wrongly, once for each number in NORMA_WRONG_ANSWER, and lessons.py checks that
+// the tests say what the comment at its number demands. What is not wrong calls our answer.
+
+inline int wrong_answer() {
+  const char* number = std::getenv("NORMA_WRONG_ANSWER");
+  return number == nullptr ? 0 : std::atoi(number);
+}
