@@ -171,7 +171,6 @@ Environment environment() {
       result.libraries.emplace_back(name, text);
     }
   }
-  std::sort(result.libraries.begin(), result.libraries.end());
   result.devices = {"cpu"};
   result.device = device_text();
   result.exact_convolutions = conv2d_mode() == Conv2dMode::exact;
@@ -183,6 +182,7 @@ Environment environment() {
       result.libraries.emplace_back(name, text);
     }
   }
+  std::sort(result.libraries.begin(), result.libraries.end());
   return result;
 }
 
