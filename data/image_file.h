@@ -67,7 +67,7 @@ using ChooseWindow = std::function<Rectangle(int64_t height, int64_t width)>;
 
 /// As decode_image(), but only for a window. `image` becomes the whole image or a part with all of the window, whose
 /// place in it is returned; the pixels of the window are those of the whole image. `upright` turns the image by
-/// turn_upright() first. A JPEG of one scan that needs no turning is decoded no further than the window reaches, though
+/// turn_upright() first. Of a JPEG of one scan that needs no turning, colors are made around the window alone, though
 /// damage anywhere in the file is still an error.
 Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, bool upright,
                         const ChooseWindow& choose, Image& image);

@@ -28,8 +28,8 @@ struct ImageKind {
   std::string_view there = {};                     ///< also there
   bool (*more)(std::string_view bytes) = nullptr;  ///< what else holds
   DecodeImage* decode = nullptr;                   ///< null: not read (in this build)
-  DecodePart* decode_part = nullptr;               ///< null: `decode` decodes it all
   const char* lacks = "";                          ///< what to say then
+  DecodePart* decode_part = nullptr;               ///< null: `decode` decodes it all
 };
 
 /// The kind of a file; null if it is none that is known, read or not.

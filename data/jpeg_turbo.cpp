@@ -32,7 +32,8 @@ constexpr int64_t kFewBlocks = int64_t{1} << 22;
 constexpr int64_t kMostBytesOfByte = 128;
 constexpr int64_t kFewBytes = int64_t{1} << 28;
 
-/// Pixels around a window that are decoded with it; a block of colors at a quarter of the size is 16 wide.
+/// Pixels around a window that are decoded with it: smooth upsampling reads one more number of a color, which is two
+/// pixels away.
 constexpr int64_t kMargin = 16;
 
 /// Holds libjpeg's object. No exception may pass through C: its errors jump back to guarded().
@@ -94,9 +95,9 @@ class JpegReader {
     if (!is_whole) {
       return "it ends early";
     }
-    // Scans that are kept are smoothed across blocks, and inks are no photographs.
-    const bool is_part =
-        choose != nullptr && jpeg_has_multiple_scans(&info_) == 0 && !is_cmyk && image.orientation == 1;
+    // Scans that are kept are smoothed across blocks, inks are no photographs, and lossless files have no coefficients.
+    const bool is_part = choose != nullptr && jpeg_has_multiple_scans(&info_) == 0 && !is_cmyk &&
+                         image.orientation == 1 && info_.Se == DCTSIZE2 - 1;
     int64_t first_row = 0;
     if (is_part) {
       window = (*choose)(image.height, image.width);

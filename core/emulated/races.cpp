@@ -133,6 +133,9 @@ void Races::touch(int thread, const void* address, size_t bytes, bool write, con
 /// Reports an access of the unused bytes after a tensor.
 void Races::check_inside(const Touch& mine, uintptr_t address, size_t bytes, bool write) {
   const auto* const at = reinterpret_cast<const std::byte*>(address);
+  if (bytes == 0) {
+    return;
+  }
   if (last_block_ == nullptr || at < last_block_->begin || at >= last_block_->end) {
     const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), at,
                                         [](const std::byte* a, const Block& block) { return a < block.begin; });
@@ -146,7 +149,14 @@ void Races::check_inside(const Touch& mine, uintptr_t address, size_t bytes, boo
     text_ = fmt::format("thread {} of block {}{} {} number {} of a tensor that has {} (of {} bytes; the first is 0)",
                         mine.who % threads_, mine.who / threads_, in_brackets(mine.code), write ? "writes" : "reads",
                         offset / bytes, last_block_->bytes / bytes, bytes);
+    // Near the next tensor it is rather a number below 0 of that one.
+    const Block* const next = last_block_ + 1;
+    const auto before = next == blocks_.data() + blocks_.size() ? offset : static_cast<size_t>(next->begin - at);
+    if (before < offset - last_block_->bytes) {
+      text_ += fmt::format(", or number -{} of the next one", (before + bytes - 1) / bytes);
+    }
     past_end_ = true;
+    race_found();
   }
 }
 

@@ -36,7 +36,7 @@ class Races {
   /// An access of a thread of the block.
   void touch(int thread, const void* address, size_t bytes, bool write, const void* code);
   [[nodiscard]] bool found() const { return !text_.empty(); }
-  /// True iff what was found is an access past the end of a tensor: the kernel must not go on.
+  /// True iff what was found is an access past the end of a tensor: the launch ends where its thread does.
   [[nodiscard]] bool is_past_end() const { return past_end_; }
   /// The race that was found, with both lines of the source where they are known.
   [[nodiscard]] const std::string& text() const { return text_; }
@@ -77,7 +77,7 @@ std::string source_line(const void* code);
 /// True iff a file of this program was compiled so that its accesses are seen. All launches then run on one thread.
 bool races_are_watched();
 
-/// Called when a race was found, in the kernel's thread: a place for a debugger's breakpoint.
+/// Called at a race or an access past a tensor's end, in the kernel's thread: a place for a debugger's breakpoint.
 void race_found();
 
 namespace detail {

@@ -190,27 +190,26 @@ OptionRow seeds_row(std::vector<uint64_t>& seeds) {
 std::vector<OptionRow> grid(Request& request) {
   ComparisonOptions& options = request.options;
   const Range<int64_t>& rounds = train::ranges::kStepsOrNone;
-  return {
-      with_default(axis({"model", "models"}, "model", options.models), "resnet50,convnext_atto"),
-      with_default(axis({"norm", "norms"}, "norm", options.norms), "batch,layer2d,group"),
-      seeds_row(options.seeds),
-      row("timing-rounds", kNetwork, "training steps in which the norms of a model take turns: they show the tax",
-          into(options.timing_rounds, rounds),
-          {"N", to_string(rounds), fmt::format("{}", ComparisonOptions{}.timing_rounds)}),
-      row("budget", kOfImages, "make the runs as long as lets all of it end within this time, instead of --images",
-          into_seconds(request.budget), {"TIME", kTime}, {"epochs", "images"}),
-      row("tune-lr", kOptimization,
-          "first try a quarter, half, twice and four times the learning rate for each norm in short runs",
-          into(options.tune_lr)),
-      study_row(request),
-      row("lr-scaling", kOptimization,
-          "how the learning rate, which is for batches of 128, follows the batch size: none, sqrt, linear",
-          as_text([&](const std::string& name) { options.lr_scaling = lr_scaling_from_string(name); }),
-          {"NAME", "a name", "none", {"none", "sqrt", "linear"}}),
-      row("quick", kNetwork,
-          "a first page in about two minutes: --budget 140s, resnet18 and convnext_atto, batches of 64, 1000 test "
-          "images, where nothing else is said",
-          into(request.quick), {}, {"study"})};
+  return {with_default(axis({"model", "models"}, "model", options.models), "resnet50,convnext_atto"),
+          with_default(axis({"norm", "norms"}, "norm", options.norms), "batch,layer2d,group"),
+          seeds_row(options.seeds),
+          row("timing-rounds", kNetwork, "training steps in which the norms of a model take turns: they show the tax",
+              into(options.timing_rounds, rounds),
+              {"N", to_string(rounds), fmt::format("{}", ComparisonOptions{}.timing_rounds)}),
+          row("budget", kOfImages, "make the runs as long as lets all of it end within this time, instead of --images",
+              into_seconds(request.budget), {"TIME", kTime}, {"epochs", "images"}),
+          row("tune-lr", kOptimization,
+              "first try a quarter, half, twice and four times the learning rate for each norm in short runs",
+              into(options.tune_lr)),
+          study_row(request),
+          row("lr-scaling", kOptimization,
+              "how the learning rate, which is for batches of 128, follows the batch size: none, sqrt, linear",
+              as_text([&](const std::string& name) { options.lr_scaling = lr_scaling_from_string(name); }),
+              {"NAME", "a name", "none", {"none", "sqrt", "linear"}}),
+          row("quick", kNetwork,
+              "a first page in about two minutes: --budget 140s, resnet18 and convnext_atto, batches of 64, 1000 test "
+              "images, where nothing else is said",
+              into(request.quick), {}, {"study"})};
 }
 
 OptionRow formats_row(std::vector<MemoryFormat>& formats) {

@@ -230,7 +230,7 @@ Finding check_parameter_gradients(const Subject& subject) {
       const double error = std::abs(gradient[at] - difference);
       if (!(error <= 1e-5 + 1e-4 * std::abs(difference))) {
         ++wrong;
-        if (worst.empty() || !(error <= most)) {
+        if (worst.empty() || error > most || (std::isnan(error) && !std::isnan(most))) {
           most = error;
           worst = fmt::format("element {}: expected gradient {:.6g} (central difference), got {:.6g}", i, difference,
                               gradient[at]);
