@@ -73,7 +73,7 @@ def output_of(process, running):
         return process.communicate()[0], False
 
 
-def run_gap(program, gap, environment=None):
+def run_gap(program, gap):
     """{"gap", "passed", "printed", "tests"}: `printed` is what the student's code writes."""
     def broken(text, name=f"gap {gap}"):
         test = {"name": name, "passed": False, "notes": [], "messages": [text]}
@@ -83,7 +83,7 @@ def run_gap(program, gap, environment=None):
         report = pathlib.Path(folder) / "report.xml"
         with subprocess.Popen([program, f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-                              errors="replace", env=QUIET_THREADS | (environment or {})) as process:
+                              errors="replace", env=QUIET_THREADS) as process:
             printed, ended = output_of(process, lambda: begun_last(report, gap))
         printed = printed[-MOST_PRINTED:]
         if not ended:

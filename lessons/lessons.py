@@ -131,18 +131,6 @@ def lessons_command(args):
     print(f"{len(lessons)} lessons: {site / 'index.html'}")
 
 
-def passed_by_wrong_answers(lesson, program):
-    """The faults of a lesson's tests: a wrong answer that passes its gap, or hears something else than it must."""
-    faults = []
-    for number, gap, text in pages.wrong_answers(lesson):
-        result = grade.run_gap(program, gap, {"NORMA_WRONG_ANSWER": number})
-        said = "\n".join(message for test in result["tests"] for message in test["messages"])
-        if result["passed"] or text not in said:
-            faults.append(f"wrong.cpp: case {number} of gap {gap}: expected a failure that says '{text}', got "
-                          + ("none" if result["passed"] else repr(said)))
-    return faults
-
-
 def test_command(args):
     """For ctest: the page agrees with the program, each gap of the exercise fails, the solution passes."""
     lesson = find_lesson(args.lesson)
@@ -162,8 +150,6 @@ def test_command(args):
     if solved["passed"] != solved["of"]:
         grade.show(solved, "solution.cpp", as_json=False)
         faults.append("solution.cpp does not pass")
-    if (lesson.folder / "wrong.cpp").exists():
-        faults += passed_by_wrong_answers(lesson, args.programs / lesson.target("wrong"))
     for fault in faults:
         print(f"{lesson.folder.name}: {fault}")
     sys.exit(1 if faults else 0)

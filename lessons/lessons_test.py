@@ -131,21 +131,6 @@ def expect_endless():
     return 0
 
 
-def expect_wrong(what, fault, report, wrong='case 1:  // gap 1 must say "twice as large"\n'):
-    """A wrong answer, whose tests report this."""
-    with tempfile.TemporaryDirectory() as folder:
-        lesson, program = lesson_in(folder)
-        (lesson.folder / "wrong.cpp").write_text(wrong)
-        found = pages.check_files(lesson)
-        program = script_in(folder, "[ $NORMA_WRONG_ANSWER = 1 ] || exit 3\nfor word; do file=${word#--out=}; done\n"
-                            f"cat >\"$file\" <<'END'\n{report}\nEND")
-        found += lessons.passed_by_wrong_answers(lesson, program)
-    if fault is None and found or fault is not None and not any(fault in text for text in found):
-        print(f"{what}: expected {fault!r}, got {found}")
-        return 1
-    return 0
-
-
 def expect_said(what, text, expected):
     if (got := lessons.said_by_compiler(text)) != expected:
         print(f"{what}: expected {expected!r}, got {got!r}")
@@ -289,11 +274,6 @@ faults = sum([
     expect_grade("tests that pass", 3, case("")),
     expect_grade("a check that fails", 0, case(FAILED, "false"), 1),
     expect_grade("an exception", 0, case(THROWN, "false"), 1),
-    expect_wrong("a wrong answer that hears why", None,
-                 case(FAILED.replace("<Original>", "<Info>it is twice as large</Info><Original>"), "false")),
-    expect_wrong("a wrong answer that passes", "expected a failure that says 'twice as large', got none", case("")),
-    expect_wrong("a wrong answer that hears nothing", "says 'twice as large', got 'line 1", case(FAILED, "false")),
-    expect_wrong("a file without wrong answers", "wrong.cpp: expected answers like", case(""), wrong="case 1:\n"),
     expect_hint(),
     expect_abort(),
     expect_endless(),

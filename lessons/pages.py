@@ -155,17 +155,9 @@ def check_files(lesson):
     for gap in "123":
         if not any(test.startswith(f"gap {gap}: ") for test in tests):
             faults.append(f'test.cpp: no test case is named "gap {gap}: …"')
-    if (lesson.folder / "wrong.cpp").exists() and not wrong_answers(lesson):
-        faults.append('wrong.cpp: expected answers like case 1:  // gap 1 must say "…"')
     faults += [f'test.cpp: expected a name like "gap 1: …", got "{test}"' for test in tests
                if not re.match(r"gap [123]: [^,*]*$", test)]
     return faults
-
-
-def wrong_answers(lesson):
-    """[(number, gap, what its tests must say)] of wrong.cpp, a program of answers that students may give."""
-    found = re.findall(r'case (\d+):  // gap (\d) must say "([^"]+)"', lesson.text("wrong.cpp"))
-    return [(number, int(gap), text) for number, gap, text in found]
 
 
 def check(lesson, program, root=HERE.parent):

@@ -234,10 +234,11 @@ Picture curve_chart(std::string_view title, std::string_view description, const 
   }
   for (const double tick : ticks_of(across)) {
     picture.line(across(tick), up.from, across(tick), up.from + 4);
-    // The last one must not leave the picture on the right.
-    const double half = 3.6 * static_cast<double>(short_number(tick).size());
-    picture.text(std::min(across(tick), kWidth - half), up.from + 17, short_number(tick),
-                 {.size = 12, .anchor = "middle"});
+    const std::string label = short_number(tick);
+    // The last one must not leave the picture on the right. A sign in the widest of the usual fonts has 8 units.
+    const bool fits = across(tick) + 4 * static_cast<double>(label.size()) <= kWidth;
+    picture.text(fits ? across(tick) : kWidth - 2, up.from + 17, label,
+                 {.size = 12, .anchor = fits ? "middle" : "end"});
   }
   picture.line(across.from, up.from, across.to, up.from, Color::ink);
   picture.text(4, row + 20, y.label, {.color = Color::faint});

@@ -61,14 +61,15 @@ void sets(const std::string& folder) {
   };
   const Sizes drawn{2, 4, 2, 3};
   lessons::Picture picture(
-      524, "Which elements share a mean",
+      604, "Which elements share a mean",
       "For each norm, two rows of images and four columns of channels; cells of one set are alike");
   for (size_t k = 0; k < norms.size(); ++k) {
     const auto& [name, spec] = norms[k];
     const NormSets full({2, 4, 3, 5}, spec);
     fmt::print("{:<20} {:2} sets of {:2}\n", name, full.sets(), full.set_size());
-    const double top = 18 + 104 * static_cast<double>(k);
-    picture.text(4, top, name, {.bold = true});
+    const double title = 18 + 120 * static_cast<double>(k);
+    const double top = title + 16;  // the line of the channels
+    picture.text(4, title, name, {.bold = true});
     for (size_t c = 0; c < 4; ++c) {
       picture.text(130 + 58 * static_cast<double>(c), top, fmt::format("channel {}", c),
                    {.color = Color::faint, .size = 11, .anchor = "middle"});

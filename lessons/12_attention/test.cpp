@@ -108,7 +108,7 @@ TEST_CASE("gap 1: softmax of the numbers that are seen") {
   check_softmax("nothing is seen: zeros, not 0 / 0", {1, 2}, 0, {0, 0});
 }
 
-TEST_CASE("gap 2: attention beside Norma's") {
+TEST_CASE("gap 2: attention beside Norma's (needs gap 1)") {
   check_attend(Head(), false);
   check_attend(Head(4, 4), true);
   check_attend(Head(3, 5), true);

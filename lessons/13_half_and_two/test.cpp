@@ -49,9 +49,9 @@ void check_statistics(const std::string& of, const std::vector<std::vector<doubl
   const double n = static_cast<double>(right.count);
   const bool lacks = !near(counted, right.var) && near(yours.var, counted);
   INFO("\n  ", of, ": expected variance ", right.var, ", yours is ", yours.var,
-       std::string(lacks ? "\n  Yours is the mean of the variances: the distance of the means counts, too"
+       std::string(lacks              ? "\n  Yours is the mean of the variances: the distance of the means counts, too"
+                   : right.mean > 1e6 ? "\n  Do you subtract two large numbers? (lesson 7)"
                    : near(yours.var, right.var * n / (n - 1)) ? "\n  Yours divides by n - 1: lesson 5 divides by n"
-                   : right.mean > 1e6                         ? "\n  Do you subtract two large numbers? (lesson 7)"
                                                               : ""));
   REQUIRE(near(yours.var, right.var));
 }
