@@ -129,14 +129,12 @@ class BlockRunner {
 
   /// " (kernels.cpp:41)" of a barrier that some thread waits at; "" where that is not known.
   [[nodiscard]] std::string line_of_barrier() const {
-    for (const Lane& lane : lanes_) {
-      if (races_ != nullptr && lane.waits == Waits::at_barrier) {
-        std::string line = source_line(lane.barrier);
-        line = line.empty() ? source_line(lane.caller) : line;
-        return line.empty() ? line : " (" + line + ")";
-      }
+    const auto waiting = std::ranges::find(lanes_, Waits::at_barrier, &Lane::waits);
+    if (races_ == nullptr || waiting == lanes_.end()) {
+      return "";
     }
-    return "";
+    const std::string line = source_line(waiting->barrier);
+    return line.empty() ? source_line(waiting->caller) : line;
   }
 
   uint64_t next_order() {

@@ -17,11 +17,6 @@ namespace {
 
 std::atomic<bool> watched{false};
 
-std::string in_brackets(const void* code) {
-  const std::string line = source_line(code);
-  return line.empty() ? line : " (" + line + ")";
-}
-
 }  // namespace
 
 // By the program addr2line.
@@ -56,7 +51,9 @@ std::string source_line(const void* code) {
     pclose(pipe);
   }
   found = found.substr(0, found.find(" (discriminator"));
-  return found.empty() || found.find('?') != std::string::npos ? "" : found.substr(found.rfind('/') + 1);
+  return found.empty() || found.find('?') != std::string::npos
+             ? ""
+             : fmt::format(" ({})", found.substr(found.rfind('/') + 1));
 }
 
 void Races::begin_launch(int threads) {
@@ -147,7 +144,7 @@ void Races::check_inside(const Touch& mine, uintptr_t address, size_t bytes, boo
   const auto offset = static_cast<size_t>(at - last_block_->begin);
   if (offset + bytes > last_block_->bytes) {
     text_ = fmt::format("thread {} of block {}{} {} number {} of a tensor that has {} (of {} bytes; the first is 0)",
-                        mine.who % threads_, mine.who / threads_, in_brackets(mine.code), write ? "writes" : "reads",
+                        mine.who % threads_, mine.who / threads_, source_line(mine.code), write ? "writes" : "reads",
                         offset / bytes, last_block_->bytes / bytes, bytes);
     // Near the next tensor it is rather a number below 0 of that one.
     const Block* const next = last_block_ + 1;
@@ -165,9 +162,9 @@ void Races::report(const Touch& other, bool other_wrote, const Touch& mine, bool
   const bool shared = is_shared(address);
   text_ = fmt::format(
       "race in {}: thread {} of block {}{} {} {} bytes{} that thread {} of block {}{} {}, and {}",
-      shared ? "shared memory" : "global memory", mine.who % threads_, mine.who / threads_, in_brackets(mine.code),
+      shared ? "shared memory" : "global memory", mine.who % threads_, mine.who / threads_, source_line(mine.code),
       write ? "writes" : "reads", bytes, shared ? fmt::format(" at byte {}", address - shared_begin_) : std::string(),
-      other.who % threads_, other.who / threads_, in_brackets(other.code), other_wrote ? "wrote" : "read",
+      other.who % threads_, other.who / threads_, source_line(other.code), other_wrote ? "wrote" : "read",
       other.who / threads_ == mine.who / threads_ ? "no barrier is between" : "blocks have no order");
   race_found();
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "core/emulated/memory.h"
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,8 +9,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include "core/emulated/memory.h"
 
 namespace norma::emulated {
 
@@ -71,7 +71,7 @@ class Races {
   const Block* last_block_ = nullptr;
 };
 
-/// "kernels.cpp:41" for the address after an instruction, where that is known, else "".
+/// " (kernels.cpp:41)" for the address after an instruction, where that is known, else "".
 std::string source_line(const void* code);
 
 /// True iff a file of this program was compiled so that its accesses are seen. All launches then run on one thread.
