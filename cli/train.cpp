@@ -295,7 +295,7 @@ int run_alone_or_together(State& state) {
     train::check_replaceable("train", record, "a record of 'norma train'",
                              [](std::string_view beginning) { return beginning.starts_with("{\n \"losses\":"); });
   }
-  const train::InterruptGuard guard;  // from here on; before, a signal may end the command, which only reads
+  const train::InterruptGuard guard;  // from here on; before, a signal ends the command, which has written no results
   print_precision_note(trainer.precision());
   if (trainer.precision().autocast) {
     train::say("{}\n", policy_line(trainer.precision()));

@@ -88,8 +88,8 @@ void rehearse_comparison(const Comparison& comparison);
 /// The same for one cell: throws its Error.
 void rehearse_cell(const Comparison& comparison, const Settings& cell);
 
-/// Makes the missing trials of learning rates, then runs the unfinished cells one after another until interrupted()
-/// (interrupt.h), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
+/// Makes the missing trials of learning rates, then runs the unfinished cells one after another until
+/// train::interrupted(), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
 /// end. A cell that was cut short goes on from its checkpoint. Cells of other parts (take_part()) do not run. A cell
 /// that throws is noted as failed with the reason, and the next one starts. The caller holds the lock of the output
 /// folder (session/output.h). Throws Error when the report cannot be written.
@@ -117,7 +117,7 @@ void remove_cell_checkpoint(const std::filesystem::path& folder, size_t cell);
 inline constexpr int64_t kMostFitImages = 2000;
 
 /// Trains a cell, from its checkpoint if there is one that fits its recipe and these versions, and fills in its result.
-/// Writes a checkpoint every ComparisonOptions::checkpoint_seconds and when interrupted() (interrupt.h). Throws Error
+/// Writes a checkpoint every ComparisonOptions::checkpoint_seconds and when train::interrupted(). Throws Error
 /// as Trainer::run() does; the cell then has its record up to the failure.
 void run_cell(size_t cell, Comparison& comparison, const ComparisonOptions& options, const std::string& label);
 
@@ -136,7 +136,7 @@ void shorten_schedule(train::Recipe& recipe, double share);
 /// The mean over the last quarter of a trial's losses (rounded down, at least one). Expects a loss or more.
 double final_loss(const std::vector<double>& losses);
 
-/// Makes the trials that comparison.tunings lacks, and writes the report after each, until interrupted() (interrupt.h).
+/// Makes the trials that comparison.tunings lacks, and writes the report after each, until train::interrupted().
 /// They follow their cells' recipe, with a schedule as short as they are and the first seed, and never use the test
 /// images. A trial that throws, as for a loss that is not finite, is a result.
 void tune_rates(Comparison& comparison, const ComparisonOptions& options);

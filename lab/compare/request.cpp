@@ -207,7 +207,7 @@ std::vector<OptionRow> grid(Request& request) {
               as_text([&](const std::string& name) { options.lr_scaling = lr_scaling_from_string(name); }),
               {"NAME", "a name", "none", {"none", "sqrt", "linear"}}),
           row("quick", kNetwork,
-              "a first page in about two minutes: --budget 140s, resnet18 and convnext_atto, batches of 64, 1000 test "
+              "a first page in about two minutes: --budget 125s, resnet18 and convnext_atto, batches of 64, 1000 test "
               "images, where nothing else is said",
               into(request.quick), {}, {"study"})};
 }
@@ -296,7 +296,7 @@ void make_study(const ComparisonRequest& request, ComparisonOptions& options) {
 /// Applies `quick` to the options that were not given: small networks, and as many images as give a first page in about
 /// two minutes on any machine.
 void make_quick(const ComparisonRequest& request, ComparisonOptions& options, double& budget) {
-  constexpr double kBudget = 140;  // seconds
+  constexpr double kBudget = 125;  // seconds
   if (!request.has({"models"})) {
     options.models = {"resnet18", "convnext_atto"};
   }

@@ -41,7 +41,7 @@ struct TimingOptions {
 /// before the cell of this index (or at the end, for the number of cells). The rounds are spread over these moments;
 /// with several groups, not all run at each. Each round has another order. The networks of one group are in memory
 /// together. They are made anew each time, and one step of each is not timed. A norm that throws is left out, and
-/// `problem` says why. Stops at interrupted() (interrupt.h), without the round in progress.
+/// `problem` says why. Stops at train::interrupted(), without the round in progress.
 void time_norms(Comparison& comparison, size_t cell, const TimingOptions& options);
 
 /// True iff every group that can be timed has all its rounds.
@@ -71,7 +71,7 @@ void plan_starts(const ComparisonOptions& options, Comparison& comparison, std::
 std::string initial_sha256(const std::string& file);
 
 /// Trains the networks that unfinished cells start from, in the output folder, from their checkpoints if there are any;
-/// returns early when interrupted() (interrupt.h). All processes of a group call it. Throws Error as Trainer::run(),
+/// returns early when train::interrupted(). All processes of a group call it. Throws Error as Trainer::run(),
 /// and for a checkpoint of another run.
 void make_sources(Comparison& comparison, const ComparisonOptions& options);
 

@@ -34,7 +34,7 @@ const std::array<std::string, 3>& step_quantities();
 
 /// The errors of single convolutions with padding 1 and as many outputs as inputs. x is N(0, 1), negative numbers made
 /// 0, as a ReLU leaves it; the weight and dy are N(0, 1). Quick: one memory format. `progress` gets the name of each
-/// layer before it is measured. Ends early when interrupted() (interrupt.h). Throws Error as check_convolutions().
+/// layer before it is measured. Ends early when train::interrupted(). Throws Error as check_convolutions().
 std::vector<ConvolutionErrors> measure_convolutions(bool quick,
                                                     const std::function<void(const std::string&)>& progress);
 
@@ -104,7 +104,7 @@ struct Audit {
 /// statistics, dtypes or cases where no norm is measured.
 void check_options(const AuditOptions& options);
 
-/// Measures everything on the default device until interrupted() (interrupt.h). Throws Error as check_options().
+/// Measures everything on the default device until train::interrupted(). Throws Error as check_options().
 Audit run_audit(const AuditOptions& options);
 
 /// Times `stable` and each of `statistics` on one input for each walk.

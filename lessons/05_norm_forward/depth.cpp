@@ -20,18 +20,18 @@ double deviation(const Tensor& x) {
   return std::sqrt(var(x.detach(), {0, 1}, {.correction = 0}).item<double>());
 }
 
-/// The network of milestone 1, with a layer norm after each hidden layer or without.
+/// The network of milestone 1, without biases: with a layer norm after each hidden layer, or with nothing there.
 std::shared_ptr<nn::Sequential> network(bool with_norm) {
   auto model = std::make_shared<nn::Sequential>();
   const std::vector<int64_t> sizes = {784, 128, 64};
   for (size_t i = 0; i + 1 < sizes.size(); ++i) {
-    model->push_back(std::make_shared<nn::Linear>(sizes[i], sizes[i + 1]));
+    model->push_back(std::make_shared<nn::Linear>(sizes[i], sizes[i + 1], nn::LinearOptions{.bias = false}));
     if (with_norm) {
       model->push_back(std::make_shared<nn::LayerNorm>(Sizes{sizes[i + 1]}));
     }
     model->push_back(std::make_shared<nn::ReLU>());
   }
-  model->push_back(std::make_shared<nn::Linear>(64, 10));
+  model->push_back(std::make_shared<nn::Linear>(64, 10, nn::LinearOptions{.bias = false}));
   return model;
 }
 

@@ -42,7 +42,7 @@ struct AffineShape {
   [[nodiscard]] constexpr int64_t numel() const { return outer_period * per_outer(); }
 };
 
-/// The order in which memory is walked.
+/// The order in which memory is walked: the CPU's kernels go by it, and profiles name it. CUDA's choose by the shape.
 enum class Walk : uint8_t {
   rows,     ///< a set is one run of memory, and its weights vary from element to element
   runs,     ///< a set is one or several runs of memory with one weight each

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -27,6 +28,7 @@ std::string_view name_of_backward(Unary f) {
                                                 "rsqrt_backward",   "pow_backward",  "abs_backward",  "tanh_backward",
                                                 "sigmoid_backward", "erf_backward",  "relu_backward", "silu_backward",
                                                 "gelu_backward",    "gelu_backward", "clamp_backward"};
+  static_assert(std::size(kNames) == static_cast<size_t>(Unary::clamp) + 1, "a name for each, in the order of Unary");
   return kNames[static_cast<size_t>(f)];
 }
 

@@ -313,13 +313,15 @@ void map_gradient(DType dtype, const MapProblem& problem, const MapArrays& array
   dispatch_any_floating("map_norm", dtype, [&]<class S>(S) {
     const TypedMapArrays<S> a(arrays);
     with_map_function(problem, [&]<class F>(F) {
-      for_each_vector<F, /* has_stats= */ true>(
-          problem.shape, a, [&](int64_t i, auto part, const auto& numbers, const auto& of_stats) HWY_ATTR {
-            const auto x = load(a.x + i, part);
-            const auto centred = ((x - of_stats(kMean)) - of_stats(kMeanLow)) * of_stats(kRstd);
-            const auto through_stats = multiply_add(centred, of_stats(kBy), of_stats(kShift));
-            store(a.result + i, F::derivatives(load(a.dy + i, part), x, numbers).slope + through_stats, part);
-          });
+      if constexpr (has_map_stats(F::kFunction)) {  // without, map_sums() has written dx
+        for_each_vector<F, /* has_stats= */ true>(
+            problem.shape, a, [&](int64_t i, auto part, const auto& numbers, const auto& of_stats) HWY_ATTR {
+              const auto x = load(a.x + i, part);
+              const auto centred = ((x - of_stats(kMean)) - of_stats(kMeanLow)) * of_stats(kRstd);
+              const auto through_stats = multiply_add(centred, of_stats(kBy), of_stats(kShift));
+              store(a.result + i, F::derivatives(load(a.dy + i, part), x, numbers).slope + through_stats, part);
+            });
+      }
     });
   });
 }

@@ -23,7 +23,7 @@ namespace norma::kernels::NORMA_BACKEND {
 bool rows_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 bool rows_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
-/// Sets side by side, with weights that do not vary from row to row.
+/// Sets side by side, or of a few neighbouring columns each, with weights that do not vary from row to row.
 bool columns_forward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 bool columns_backward(DType dtype, const NormProblem& problem, const NormPointers& arrays);
 
@@ -750,7 +750,8 @@ struct ColumnPlan {
 
 /// The plan for a device that runs `resident` blocks at the same time: all blocks do.
 ///
-/// In backward each block adds up the sums of all chunks of its columns: chunks · columns of a tile pairs of them. The
+/// Where each column is a set (by_tile), each block adds up in backward the sums of all chunks of its columns: chunks ·
+/// columns of a tile pairs of them. The
 /// chunks are about resident / tiles, so narrow tiles keep that small. A line of the cache is the narrowest that reads
 /// memory well; half of one is better where few columns leave many chunks.
 ///
