@@ -89,10 +89,10 @@ void rehearse_comparison(const Comparison& comparison);
 void rehearse_cell(const Comparison& comparison, const Settings& cell);
 
 /// Makes the missing trials of learning rates, then runs the unfinished cells one after another until
-/// train::interrupted(), and writes the report after each. The rounds of timing run as they are due, before a cell or at the
-/// end. A cell that was cut short goes on from its checkpoint. Cells of other parts (take_part()) do not run. A cell
-/// that throws is noted as failed with the reason, and the next one starts. The caller holds the lock of the output
-/// folder (session/output.h). Throws Error when the report cannot be written.
+/// train::interrupted(), and writes the report after each. The rounds of timing run as they are due, before a cell or
+/// at the end. A cell that was cut short goes on from its checkpoint. Cells of other parts (take_part()) do not run. A
+/// cell that throws is noted as failed with the reason, and the next one starts. The caller holds the lock of the
+/// output folder (session/output.h). Throws Error when the report cannot be written.
 ///
 /// All processes of a group call it. The first process alone times the norms, and decides for all. With several, each
 /// cell begins with a rehearsal. A cell counts as failed if all processes fail alike (train::AgreedError), there or by
