@@ -79,8 +79,8 @@ print(f"the copy shares the block: {str(share_block(copied, x)).lower()}")
 # %% prose
 # Open `exercise.cpp`. It has a small struct, `View`, with sizes, strides and an offset. Fill three gaps:
 # ->
-# The cells below have a small class, `View`, with sizes, strides and an offset. Fill three gaps. The cell after each gap
-# says whether it is right:
+# The cells below have a small class, `View`, with sizes, strides and an offset. Fill three gaps. The cell after each
+# gap says whether it is right:
 
 # %% prose
 # 1. `place`: the formula above, for any number of axes.
@@ -108,7 +108,8 @@ class View:
 
 def place_in(view, index):
     """The place in memory of the element at `index`, which has one number for each axis."""
-    # GAP 1: the place of the element at `index`. Start at the offset; then, for each axis, go index steps of its stride.
+    # GAP 1: the place of the element at `index`. Start at the offset; then, for each axis, go index steps of its
+    # stride.
     ### BEGIN SOLUTION
     return view.offset + sum(i * stride for i, stride in zip(index, view.strides))
     ### END SOLUTION
@@ -159,8 +160,8 @@ check_same("a slice of those rows 1 and 2, which have offset 4 already (axis 2, 
 
 # %% gap 3
 def expanded(view, sizes):
-    """The same view with axes of size 1 repeated, so that its sizes are `sizes`. Raises ValueError where an axis that is
-    not of size 1 would have to change."""
+    """The same view with axes of size 1 repeated, so that its sizes are `sizes`. Raises ValueError where an axis that
+    is not of size 1 would have to change."""
     result = View(view.sizes, view.strides, view.offset)
     # GAP 3: for each axis whose size differs from sizes[axis]: raise ValueError("…") unless its size is 1, then give it
     # the new size and the stride with which every step stays at the same place. Then: return result

@@ -45,8 +45,8 @@ print(f"a copy reads and writes each byte: {2 * size} bytes move")
 # Now we do four things with `x` on one core and look at the clock. `./run lesson 2` writes the times of your machine
 # here. In the repository, they are those of an AMD EPYC (Zen 4):
 # ->
-# Now we do four things with `x` on one core and look at the clock. The cell writes the times of your machine. Before you
-# run it, you see those of the page's C++ program on an AMD EPYC (Zen 4):
+# Now we do four things with `x` on one core and look at the clock. The cell writes the times of your machine. Before
+# you run it, you see those of the page's C++ program on an AMD EPYC (Zen 4):
 
 # %% text
 import time
@@ -80,8 +80,8 @@ def measure():
 measure()
 
 # %% prose
-# a loop over the images `n`, in it one over the channels `c`, and in that one over the pixels `p` of the image. `count_c`
-# is the number of channels, and `count_hw` is the number of pixels, $H \cdot W$. This is the line inside:
+# a loop over the images `n`, in it one over the channels `c`, and in that one over the pixels `p` of the image.
+# `count_c` is the number of channels, and `count_hw` is the number of pixels, $H \cdot W$. This is the line inside:
 # ->
 # a loop over the images `n`, in it one over the channels `c`, and in that one over the pixels `p` of the image. The two
 # outer loops are Python's. The inner one is that of `copy_`, which reads a plane of one channel and writes it.
@@ -161,8 +161,8 @@ for i, channel, row, column in [(i, j, k, l) for i in range(n) for j in range(c)
     source = ((i * c + channel) * h + row) * w + column
     place = ((i * h + row) * w + column) * c + channel
     assert yours[place] == source, \
-        f"element (n, c, h, w) = {(i, channel, row, column)} of sizes {[n, c, h, w]}: it is at place {source} of nchw, " \
-        f"and belongs to place {place} of nhwc. There, yours has what was at {yours[place]} (None: nothing)"
+        f"element (n, c, h, w) = {(i, channel, row, column)} of sizes {[n, c, h, w]}: it is at place {source} of " \
+        f"nchw, and belongs to place {place} of nhwc. There, yours has what was at {yours[place]} (None: nothing)"
 
 # %% gap 3
 def bytes_moved(sizes, strides, format):
