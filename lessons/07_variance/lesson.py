@@ -128,6 +128,11 @@ for value in [1, 100, 1000]:
 # Fill three gaps below. The cell after each gap says whether it is right. Your functions get Python's numbers, and then
 # float32 tensors of one number, with which you compute in the same way:
 
+# %% prose
+# A part may have no elements, and 0 / 0 is NaN.
+# ->
+# A part may have no elements, and 0 / 0 is an error.
+
 # %% gap 1
 class Moments:
     """What is known of some elements: how many there are, their mean, and the sum of their squared distances from it.
