@@ -20,6 +20,7 @@ struct Options {
   int workers = 2;
   int64_t batch = 64;
   int64_t images = 2048;
+  std::string decode = "exact";
 };
 
 /// The settings of recipes/convnext_tiny.toml.
@@ -27,6 +28,7 @@ norma::train::Recipe recipe_of(const Options& options) {
   norma::train::Recipe recipe;
   recipe.dataset = "imagefolder";
   recipe.data_dir = options.folder;
+  recipe.decode = options.decode;
   recipe.image_size = 224;
   recipe.train_interpolation = "bicubic";
   recipe.scale = {0.08, 1};
@@ -50,6 +52,7 @@ int main(int argc, char** argv) {
   app.add_option("-j,--workers", options.workers)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("-b,--batch-size", options.batch)->capture_default_str()->check(CLI::PositiveNumber);
   app.add_option("--images", options.images)->capture_default_str()->check(CLI::PositiveNumber);
+  app.add_option("--decode", options.decode)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   try {
     const norma::train::Recipe recipe = recipe_of(options);

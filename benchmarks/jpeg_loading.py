@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Images per second of Norma's loader beside torchvision's DataLoader with Pillow, from JPEGs of 500 x 375.
+"""Images per second of Norma's loader beside torchvision's DataLoader with Pillow, from JPEGs of 500 x 375 or other
+sizes.
 
 Both decode, cut out and resize (bicubic) to 224 x 224, flip, do rand-m9-mstd0.5-inc1, normalize, erase with probability
 0.25 and mix the batch (mixup 0.8, CutMix 1): ConvNeXt's recipe. PyTorch's side is timm's create_transform, which calls
@@ -18,10 +19,10 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-CLASSES, WIDTH, HEIGHT = 8, 500, 375
+CLASSES = 8
 
 
-def make_pictures(folder, count):
+def make_pictures(folder, count, width, height):
     """JPEGs as large as photographs are: shapes of all sizes and noise; those that are there are taken."""
     import numpy
     from PIL import Image
@@ -32,10 +33,10 @@ def make_pictures(folder, count):
             continue
         file.parent.mkdir(parents=True, exist_ok=True)
         random = numpy.random.Generator(numpy.random.PCG64(i))
-        picture = numpy.zeros((HEIGHT, WIDTH, 3))
+        picture = numpy.zeros((height, width, 3))
         for cells in (3, 8, 24, 70):
             coarse = random.uniform(0, 255, (cells * 3 // 4 + 1, cells, 3)).astype(numpy.uint8)
-            smooth = Image.fromarray(coarse).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+            smooth = Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
             picture += numpy.asarray(smooth, dtype=float) / 4
         picture += random.normal(0, 15, picture.shape)
         Image.fromarray(picture.clip(0, 255).astype(numpy.uint8)).save(file, quality=90)
@@ -83,6 +84,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=pathlib.Path, help="for the pictures; a temporary one by default")
     parser.add_argument("--pictures", type=int, default=512, help="different ones [512]")
+    parser.add_argument("--width", type=int, default=500, help="of the pictures, which are 4 : 3 [500]")
+    parser.add_argument("--decode", default="exact", help="exact, or scaled as 'norma train --decode scaled' [exact]")
     parser.add_argument("--images", type=int, default=2048, help="images of a round, for each program [2048]")
     parser.add_argument("-b", "--batch-size", type=int, default=64)
     parser.add_argument("-j", "--workers", type=int, default=os.cpu_count())
@@ -95,11 +98,11 @@ def main():
         return
     with tempfile.TemporaryDirectory() as temporary:
         options.folder = options.folder or pathlib.Path(temporary)
-        make_pictures(options.folder, options.pictures)
+        make_pictures(options.folder, options.pictures, options.width, options.width * 3 // 4)
         sizes = [file.stat().st_size for file in options.folder.glob("train/*/*.jpg")]
-        print(f"{len(sizes)} JPEGs of {WIDTH} x {HEIGHT}, {statistics.mean(sizes) / 1000:.0f} kB each; "
+        print(f"{len(sizes)} JPEGs of {options.width} x {options.width * 3 // 4}, {statistics.mean(sizes) / 1000:.0f} kB each; "
               f"{options.workers} workers, batches of {options.batch_size}")
-        ours = [options.program, options.folder]
+        ours = [options.program, options.folder, "--decode", options.decode]
         theirs = [sys.executable, __file__, "--torch", "--folder", options.folder]
         numbers = ["--workers", options.workers, "--batch-size", options.batch_size, "--images", options.images]
         ratios = []

@@ -75,6 +75,7 @@ struct DatasetOptions {
   /// its label instead of an error.
   bool skip_bad_images = false;
   bool exif_orientation = false;  ///< for the same: turn_upright()
+  int64_t enough = 0;             ///< for the same: NeededPart::enough
 };
 
 using DatasetFactory = std::function<std::shared_ptr<const Dataset>(const DatasetOptions& options)>;

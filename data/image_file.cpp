@@ -82,18 +82,18 @@ Image read_image(const std::filesystem::path& file, int64_t channels) {
 
 namespace {
 
-/// decode_image(), and decode_part() if there is a choice and the kind of file has it.
-Rectangle decode(std::string_view bytes, const std::string& name, int64_t channels, const ChooseWindow* choose,
-                 Image& image) {
+/// decode_image(), and decode_part() if only a part is needed and the kind of file has it.
+std::optional<Rectangle> decode(std::string_view bytes, const std::string& name, int64_t channels,
+                                const NeededPart* needed, Image& image) {
   check(channels == 1 || channels == 3, kOp, "channels: expected 1 or 3, got {}", channels);
   try {
     image.orientation = 1;
     if (const ImageKind* const kind = image_kind(bytes); kind != nullptr && kind->decode != nullptr) {
-      if (choose != nullptr && kind->decode_part != nullptr) {
-        return kind->decode_part(bytes, name, channels, *choose, image);
+      if (needed != nullptr && kind->decode_part != nullptr) {
+        return kind->decode_part(bytes, name, channels, *needed, image);
       }
       kind->decode(bytes, name, channels, image);
-      return {};
+      return std::nullopt;
     }
   } catch (const std::bad_alloc&) {  // not the file's fault
     throw OutOfMemory(fmt::format("{}: {}: decoding takes more memory than there is", kOp, name));
@@ -107,16 +107,15 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
   decode(bytes, name, channels, nullptr, image);
 }
 
-Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, bool upright,
-                        const ChooseWindow& choose, Image& image) {
-  const Rectangle window = decode(bytes, name, channels, &choose, image);
-  if (window.height > 0) {
-    return window;
+Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, const NeededPart& needed,
+                        Image& image) {
+  if (const std::optional<Rectangle> window = decode(bytes, name, channels, &needed, image)) {
+    return *window;
   }
-  if (upright) {
+  if (needed.upright) {
     turn_upright(image);
   }
-  return choose(image.height, image.width);
+  return needed.choose ? needed.choose(image.height, image.width) : Rectangle{0, 0, image.height, image.width};
 }
 
 // EXIF data are a small TIFF: a byte order, 42, the place of a table, and there a count and as many entries of 12

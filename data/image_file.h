@@ -65,12 +65,20 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
 /// Chooses the part of an image of these sizes that is needed.
 using ChooseWindow = std::function<Rectangle(int64_t height, int64_t width)>;
 
+/// What is needed of an image.
+struct NeededPart {
+  ChooseWindow choose;   ///< the window; none: all of it
+  bool upright = false;  ///< turn_upright() before the window is chosen
+  /// 0: the image's own pixels. Else a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if its window then still has so
+  /// many pixels in each direction: the window is chosen again, in the smaller image.
+  int64_t enough = 0;
+};
+
 /// As decode_image(), but only for a window. `image` becomes the whole image or a part with all of the window, whose
-/// place in it is returned; the pixels of the window are those of the whole image. `upright` turns the image by
-/// turn_upright() first. Of a JPEG of one scan that needs no turning, colors are made around the window alone, though
-/// damage anywhere in the file is still an error.
-Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, bool upright,
-                        const ChooseWindow& choose, Image& image);
+/// place in it is returned; the pixels of the window are those of the whole image. Of a JPEG of one scan that needs no
+/// turning, colors are made around the window alone, though damage anywhere in the file is still an error.
+Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, const NeededPart& needed,
+                        Image& image);
 
 /// Turns and mirrors the image as its orientation asks, and sets that to 1.
 void turn_upright(Image& image);

@@ -134,7 +134,10 @@ std::filesystem::path first_of(const std::filesystem::path& folder, std::initial
 class ImageFolder final : public Dataset {
  public:
   ImageFolder(const std::filesystem::path& train, std::filesystem::path split, const DatasetOptions& options)
-      : split_(std::move(split)), skip_bad_images_(options.skip_bad_images), turns_(options.exif_orientation) {
+      : split_(std::move(split)),
+        skip_bad_images_(options.skip_bad_images),
+        turns_(options.exif_orientation),
+        enough_(options.enough) {
     info_.name = "imagefolder";
     info_.channels = 3;
     info_.sorted_by_label = true;
@@ -155,16 +158,13 @@ class ImageFolder final : public Dataset {
 
   int64_t load(int64_t index, Image& image) const override {
     return load_by(index, [&](std::string_view bytes, const std::string& name) {
-      decode_image(bytes, name, info_.channels, image);
-      if (turns_) {
-        turn_upright(image);
-      }
+      decode_window(bytes, name, info_.channels, {.upright = turns_, .enough = enough_}, image);
     });
   }
 
   int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const override {
     return load_by(index, [&](std::string_view bytes, const std::string& name) {
-      window = decode_window(bytes, name, info_.channels, turns_, choose, image);
+      window = decode_window(bytes, name, info_.channels, {choose, turns_, enough_}, image);
     });
   }
 
@@ -262,6 +262,7 @@ class ImageFolder final : public Dataset {
   std::filesystem::path split_;
   bool skip_bad_images_;
   bool turns_;
+  int64_t enough_;
   LeftOut left_out_;
   std::vector<Sample> samples_;
   mutable std::mutex mutex_;

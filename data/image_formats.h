@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,9 +17,9 @@ namespace norma::data {
 /// too large, and std::bad_alloc.
 using DecodeImage = void(std::string_view bytes, const std::string& name, int64_t channels, Image& image);
 
-/// As decode_window() without turning. It returns a rectangle without pixels if it decoded the whole image.
-using DecodePart = Rectangle(std::string_view bytes, const std::string& name, int64_t channels,
-                             const ChooseWindow& choose, Image& image);
+/// As decode_window() without turning. It returns nothing if it decoded the whole image.
+using DecodePart = std::optional<Rectangle>(std::string_view bytes, const std::string& name, int64_t channels,
+                                            const NeededPart& needed, Image& image);
 
 /// A kind of image files. Its first bytes show it; the name of the file says nothing.
 struct ImageKind {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdio>  // before jpeglib.h, which needs it
 #include <new>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -73,21 +74,31 @@ class JpegReader {
     return is_good ? "" : reason();
   }
 
-  /// Decodes into the image, of the header's size. Returns the fault, or "". With a choice `image` may become a part of
-  /// it; `window` is then the place of the chosen window in that part, else it has no pixels.
-  std::string read_pixels(int64_t channels, Image& image, const ChooseWindow* choose, Rectangle& window) {
+  /// Decodes into the image, of the header's size. Returns the fault, or "". `image` may become a part of it that has
+  /// all that is needed; `window` is then the place of the chosen window in that part.
+  std::string read_pixels(int64_t channels, Image& image, const NeededPart& needed, std::optional<Rectangle>& window) {
     // The first coefficient of a block takes at least one bit.
     if (8 * static_cast<int64_t>(bytes_.size()) < (image.height + 7) / 8 * ((image.width + 7) / 8)) {
       return "it ends early";
     }
     const bool is_cmyk = info_.out_color_space == JCS_CMYK;
-    thread_local std::vector<uint8_t> last_row;
-    last_row.resize(static_cast<size_t>(image.width * channels));
-    std::vector<uint8_t> inks(is_cmyk ? static_cast<size_t>(4 * image.width) : 0);
     bool is_whole = true;
+    if (needed.enough > 0) {
+      const bool lies = needed.upright && image.orientation > 4;
+      const int64_t height = lies ? image.width : image.height;
+      const int64_t width = lies ? image.height : image.width;
+      const Rectangle whole = needed.choose ? needed.choose(height, width) : Rectangle{0, 0, height, width};
+      const int64_t times = std::min(whole.height, whole.width) / needed.enough;
+      info_.scale_denom = times >= 8 ? 8 : times >= 4 ? 4 : times >= 2 ? 2 : 1;
+    }
     if (!guarded([&] { jpeg_start_decompress(&info_); })) {
       return reason();
     }
+    image.height = info_.output_height;
+    image.width = info_.output_width;
+    thread_local std::vector<uint8_t> last_row;
+    last_row.resize(static_cast<size_t>(image.width * channels));
+    std::vector<uint8_t> inks(is_cmyk ? static_cast<size_t>(4 * image.width) : 0);
     for (int c = 0; c < info_.num_components; ++c) {
       is_whole = is_whole && (jpeg_has_multiple_scans(&info_) == 0 || (seen_ >> c & 1) != 0) &&
                  (info_.progressive_mode == 0 || info_.coef_bits[c][0] >= 0);
@@ -96,25 +107,27 @@ class JpegReader {
       return "it ends early";
     }
     // Scans that are kept are smoothed across blocks, inks are no photographs, and lossless files have no coefficients.
-    const bool is_part = choose != nullptr && jpeg_has_multiple_scans(&info_) == 0 && !is_cmyk &&
+    // Of scaled colors that more than two pixels in a direction share, libjpeg-turbo 2.1 cuts the wrong width.
+    const bool is_cut_well = info_.scale_denom == 1 || std::max(info_.max_h_samp_factor, info_.max_v_samp_factor) <= 2;
+    const bool is_part = needed.choose && jpeg_has_multiple_scans(&info_) == 0 && !is_cmyk && is_cut_well &&
                          image.orientation == 1 && info_.Se == DCTSIZE2 - 1;
     int64_t first_row = 0;
     if (is_part) {
-      window = (*choose)(image.height, image.width);
+      Rectangle& place = window.emplace(needed.choose(image.height, image.width));
       // libjpeg interpolates colors between pixels, but not beyond the edges of what it decodes. It begins at a block.
-      const int64_t top = std::max<int64_t>(window.top - kMargin, 0);
-      const int64_t bottom = std::min(window.top + window.height + kMargin, image.height);
-      const int64_t left = std::max<int64_t>(window.left - kMargin, 0);
+      const int64_t top = std::max<int64_t>(place.top - kMargin, 0);
+      const int64_t bottom = std::min(place.top + place.height + kMargin, image.height);
+      const int64_t left = std::max<int64_t>(place.left - kMargin, 0);
       auto first = static_cast<JDIMENSION>(left);
-      auto width = static_cast<JDIMENSION>(std::min(window.left + window.width + kMargin, image.width) - left);
+      auto width = static_cast<JDIMENSION>(std::min(place.left + place.width + kMargin, image.width) - left);
       if (!guarded([&] {
             jpeg_crop_scanline(&info_, &first, &width);
             jpeg_skip_scanlines(&info_, static_cast<JDIMENSION>(top));
           })) {
         return reason();
       }
-      window.top -= top;
-      window.left -= first;
+      place.top -= top;
+      place.left -= first;
       first_row = top;
       image.height = bottom - top;
       image.width = width;
@@ -223,25 +236,20 @@ class JpegReader {
   jpeg_decompress_struct info_ = {};
 };
 
-Rectangle read_jpeg(std::string_view bytes, const std::string& name, int64_t channels, const ChooseWindow* choose,
-                    Image& image) {
+}  // namespace
+
+std::optional<Rectangle> decode_jpeg_part(std::string_view bytes, const std::string& name, int64_t channels,
+                                          const NeededPart& needed, Image& image) {
   JpegReader decoder(bytes);
-  Rectangle window;
+  std::optional<Rectangle> window;
   check_fault(decoder.read_header(channels, image), name);
   check_image_size(name, image.height, image.width);
-  check_fault(decoder.read_pixels(channels, image, choose, window), name);
+  check_fault(decoder.read_pixels(channels, image, needed, window), name);
   return window;
 }
 
-}  // namespace
-
 void decode_jpeg(std::string_view bytes, const std::string& name, int64_t channels, Image& image) {
-  read_jpeg(bytes, name, channels, nullptr, image);
-}
-
-Rectangle decode_jpeg_part(std::string_view bytes, const std::string& name, int64_t channels,
-                           const ChooseWindow& choose, Image& image) {
-  return read_jpeg(bytes, name, channels, &choose, image);
+  decode_jpeg_part(bytes, name, channels, {}, image);
 }
 
 }  // namespace norma::data

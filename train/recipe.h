@@ -44,6 +44,7 @@ struct Recipe {
   std::string data_dir;           ///< "": where the dataset's package puts its files
   bool skip_bad_images = false;   ///< as data::DatasetOptions has it
   bool exif_orientation = false;  ///< likewise
+  std::string decode = "exact";   ///< exact, or scaled: data::DatasetOptions::enough is as many pixels as are shown
   std::vector<int64_t> classes;   ///< those that count, numbered anew in this order (data::class_subset()); empty: all
   int64_t image_size = 32;
   int64_t crop_padding = 0;  ///< random crops move by up to this many pixels; 0: no cropping
@@ -233,6 +234,7 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
 
 /// Interpolations of test images: bilinear, bicubic.
 std::vector<std::string> interpolation_names();
+std::vector<std::string> decode_names();
 /// The same, and random.
 std::vector<std::string> train_interpolation_names();
 

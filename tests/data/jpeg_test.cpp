@@ -79,13 +79,11 @@ std::string text_of(const Safetensors& file, const std::string& name) {
 /// True iff decode_window() gives the window's pixels of the whole image, `whole`.
 bool has_window_of(const Image& whole, const std::string& bytes, const Rectangle& window) {
   Image part;
-  const Rectangle place = decode_window(
-      bytes, "x.jpg", whole.channels, /* upright= */ true,
-      [&](int64_t height, int64_t width) {
-        CHECK(std::pair(height, width) == std::pair(whole.height, whole.width));
-        return window;
-      },
-      part);
+  const auto choose = [&](int64_t height, int64_t width) {
+    CHECK(std::pair(height, width) == std::pair(whole.height, whole.width));
+    return window;
+  };
+  const Rectangle place = decode_window(bytes, "x.jpg", whole.channels, {.choose = choose, .upright = true}, part);
   return crop(part, place.top, place.left, place.height, place.width).pixels ==
          crop(whole, window.top, window.left, window.height, window.width).pixels;
 }
@@ -138,9 +136,59 @@ JPEG_TEST_CASE("jpeg: a window of an image that is turned, and damage below a wi
   const std::string cut = good.substr(0, good.size() - 40) + "\xFF\xD9";
   Image part;
   CHECK(error_of([&] {
-          decode_window(
-              cut, "x.jpg", 3, true, [](int64_t, int64_t) { return Rectangle{.height = 5, .width = 5}; }, part);
+          decode_window(cut, "x.jpg", 3,
+                        {.choose = [](int64_t, int64_t) { return Rectangle{.height = 5, .width = 5}; }}, part);
         }) == "image: x.jpg: damaged: it ends early");
+}
+
+JPEG_TEST_CASE("jpeg: a smaller image has the means of blocks of pixels, and its windows are parts of it") {
+  const Safetensors file = load_safetensors(source_folder() / "tests/reference/jpeg_windows.safetensors");
+  const auto corner = [](int64_t height, int64_t width) {
+    return Rectangle{.top = height * 3 / 4, .left = width * 3 / 4, .height = height / 8, .width = width / 8};
+  };
+  int64_t windows = 0;
+  for (const auto& key : nlohmann::json::parse(file.metadata.at("cases")).get<std::vector<std::string>>()) {
+    CAPTURE(key);
+    const std::string bytes = text_of(file, key + (file.metadata.contains("pillow") ? ".file" : ""));
+    Image whole;
+    decode_image(bytes, "x.jpg", 3, whole);
+    const int64_t shorter = std::min(whole.height, whole.width);
+    for (const int64_t times : {2, 4, 8}) {
+      CAPTURE(times);
+      Image small;
+      CHECK(decode_window(bytes, "x.jpg", 3, {.enough = shorter / times}, small).height == small.height);
+      CHECK(small.height == (whole.height + times - 1) / times);
+      CHECK(small.width == (whole.width + times - 1) / times);
+      double off = 0;
+      const int64_t height = whole.height / times;
+      const int64_t width = whole.width / times;
+      for (int64_t i = 0; i < height * width * 3; ++i) {
+        const int64_t y = i / 3 / width;
+        const int64_t x = i / 3 % width;
+        double sum = 0;
+        for (int64_t k = 0; k < times * times; ++k) {
+          sum += whole.pixels[static_cast<size_t>(((y * times + k / times) * whole.width + x * times + k % times) * 3 +
+                                                  i % 3)];
+        }
+        off += std::abs(sum / static_cast<double>(times * times) -
+                        small.pixels[static_cast<size_t>((y * small.width + x) * 3 + i % 3)]);
+      }
+      // Where colors have more pixels in common in one direction than in the other, they are blurred there.
+      const bool is_even = key.size() > 3 || key[0] == key[2];
+      CHECK(off / static_cast<double>(height * width * 3) < (is_even ? 4 : 40));
+
+      Image part;
+      const Rectangle place = decode_window(bytes, "x.jpg", 3, {.choose = corner, .enough = shorter / 8 / times}, part);
+      const Rectangle window = corner(small.height, small.width);
+      CHECK(crop(part, place.top, place.left, place.height, place.width).pixels ==
+            crop(small, window.top, window.left, window.height, window.width).pixels);
+      windows += part.height < small.height && part.width < small.width ? 1 : 0;
+    }
+    Image same;
+    decode_window(bytes, "x.jpg", 3, {.enough = shorter / 2 + 1}, same);
+    CHECK(same.pixels == whole.pixels);
+  }
+  CHECK(windows >= 5);
 }
 
 JPEG_TEST_CASE("jpeg: inks as grey are the luminance of their colors") {

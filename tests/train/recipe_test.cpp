@@ -1,10 +1,15 @@
 #include "train/recipe.h"
 
+#include "data/image_formats.h"
+#include "data/safetensors.h"
 #include "error_text.h"
+#include "files.h"
+#include "paths.h"
 #include "train/recipe_complaint.h"
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -283,4 +288,32 @@ TEST_CASE("recipe: images that are too small for a network are refused with the 
   recipe.model = "resnet18";
   recipe.image_size = 1;
   train::check_recipe(recipe);
+}
+
+TEST_CASE("recipe: decode scaled asks for as many pixels as are shown" *
+          doctest::skip(data::read_kinds().find("JPEG") == std::string::npos)) {
+  const test::TemporaryFolder folder;
+  const data::Safetensors file =
+      data::load_safetensors(test::source_folder() / "tests/reference/jpeg_windows.safetensors");
+  const std::vector<uint8_t> bytes = file.find("2x2").to_vector<uint8_t>();  // 67 x 131
+  for (const char* split : {"train", "val"}) {
+    std::filesystem::create_directories(folder / split / "a");
+    test::write_file(folder / split / "a/1.jpg", std::string(bytes.begin(), bytes.end()));
+  }
+  Recipe recipe;
+  recipe.dataset = "imagefolder";
+  recipe.data_dir = folder.path().string();
+  recipe.image_size = 16;
+  const auto height = [&](data::Split split) {
+    data::Image image;
+    train::make_dataset(recipe, split)->load(0, image);
+    return image.height;
+  };
+  CHECK(height(data::Split::train) == 67);
+  recipe.decode = "scaled";
+  CHECK(height(data::Split::train) == 34);  // resized to 18, of which 16 are shown
+  CHECK(height(data::Split::test) == 34);
+  recipe.scale = {0.08, 1};
+  CHECK(height(data::Split::train) == 17);
+  CHECK(height(data::Split::test) == 34);
 }
