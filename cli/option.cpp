@@ -282,7 +282,7 @@ std::vector<std::string> values_in(const std::vector<std::string>& words, const 
   for (size_t i = 0; i < words.size(); ++i) {
     if (words[i].starts_with(name + "=")) {
       values.push_back(words[i].substr(name.size() + 1));
-    } else if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("-")) {
+    } else if (words[i] == name && i + 1 < words.size() && !words[i + 1].starts_with("--")) {
       values.push_back(words[++i]);
     }
   }
