@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import grade
+import marks
 import notebooks
 import pages
 
@@ -110,6 +111,8 @@ def write_handout(folder, root=BUILD.parents[1]):
 def lessons_command(args):
     if args.handout:
         return write_handout(args.handout.resolve())
+    if args.grade:
+        return marks.write(args.grade.resolve(), args.programs, lambda *targets: build(args.build, *targets))
     if args.solved and not args.notebooks:
         sys.exit("run: lessons: --solved goes with --notebooks")
     if args.notebooks:
@@ -171,6 +174,8 @@ def main():
     course.add_argument("--site", type=pathlib.Path, metavar="DIR", help="write a static site that needs no network")
     course.add_argument("--notebooks", type=pathlib.Path, metavar="DIR", help="write those that are in Python, too")
     course.add_argument("--handout", type=pathlib.Path, metavar="DIR", help="write the course without our answers")
+    course.add_argument("--grade", type=pathlib.Path, metavar="DIR",
+                        help="marks as CSV: DIR has a folder for each student with NN_name/exercise.cpp in it")
     course.add_argument("--solved", action="store_true", help="with --notebooks: with our answers in the gaps")
     course.set_defaults(call=lessons_command)
     test = commands.add_parser("test")

@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ElementTree
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grade
 import lessons
+import marks
 import notebooks
 import pages
 
@@ -36,11 +37,11 @@ PRINTS = "mean 0.25\\nmeasured  12.75 GB/s\\n"
 
 
 def lesson_in(folder, page=PAGE, prints=PRINTS, drawn=SVG.format("x"), kept=SVG.format("x"), exercise=GAPS,
-              tests=TESTS):
+              solution=GAPS, tests=TESTS):
     lesson = pathlib.Path(folder) / "lessons" / "01_a"
     lesson.mkdir(parents=True, exist_ok=True)
     for name, text in (("README.md", page), ("lesson.cpp", "double rate = 0.125;\n"), ("exercise.h", ""),
-                       ("test.cpp", tests), ("exercise.cpp", exercise), ("solution.cpp", GAPS), ("a.svg", kept)):
+                       ("test.cpp", tests), ("exercise.cpp", exercise), ("solution.cpp", solution), ("a.svg", kept)):
         (lesson / name).write_text(text)
     program = pathlib.Path(folder) / "program"
     program.write_text(f"#!/bin/sh\nprintf '{prints}'\ncat >\"$1/a.svg\" <<'END'\n{drawn}END\n")
@@ -186,6 +187,46 @@ def expect_causes():
     return 0
 
 
+def expect_marks():
+    """A class: answers that pass, that are those of the exercise, that do not compile, that crash, and none."""
+    files = {"ann": "int x;", "bob": pages.HERE.joinpath("03_tape/exercise.cpp").read_text(), "cy": "no",
+             "dee": '#include "solution.cpp"', "eve": "crash", "fay": None}
+    with tempfile.TemporaryDirectory() as folder:
+        students, program = pathlib.Path(folder) / "class", pathlib.Path(folder) / "lesson_03_graded"
+        for student, text in files.items():
+            file = students / student / ("lessons/03_tape" if student == "eve" else "03_tape") / "exercise.cpp"
+            file.parent.mkdir(parents=True)
+            if text is not None:
+                file.write_text(text)
+        script_in(folder, "for word; do file=${word#--out=}; done\n[ \"$PWD\" = \"${file%/*}\" ] || exit 1\n"
+                  f"grep -q crash '{folder}/graded/03/exercise.cpp' && kill -SEGV $$\n"
+                  f"cat >\"$file\" <<'END'\n{case('')}\nEND").rename(program)
+
+        def build(*targets):
+            source = pathlib.Path(folder) / "graded/03/exercise.cpp"
+            fails = targets == ("lesson_03_graded",) and source.read_text() == "no"
+            return f"{source}:1:1: error: 'no' has no type" if fails else None
+
+        out, said, faults = io.StringIO(), io.StringIO(), []
+        with contextlib.redirect_stderr(said):
+            marks.write(students, pathlib.Path(folder), build, out)
+        for broken, compiles in ((students / "fay", None), (students / "none", None), (students, "no space")):
+            try:
+                marks.write(broken, pathlib.Path(folder), lambda *_: compiles, io.StringIO())
+            except RuntimeError as error:
+                faults.append(str(error))
+    expected = "student,3,total,of\nann,3 of 3,3,3\n" + "".join(f"{name},0 of 3,0,3\n" for name in
+                                                                list(files)[1:])
+    reasons = ["bob, lesson 3: no gap is filled", "cy, lesson 3: it does not compile: exercise.cpp:1:1: error: 'no'",
+               "dee, lesson 3: it includes a solution", "eve, lesson 3: gap 3: the program ended in the middle",
+               "fay, lesson 3: nothing is handed in"]
+    if (out.getvalue() != expected or not all(reason in said.getvalue() for reason in reasons) or len(faults) != 3
+            or "found none" not in faults[0] or "no folder" not in faults[1] or "no space" not in faults[2]):
+        print(f"marks: got {out.getvalue()}{said.getvalue()}{faults}")
+        return 1
+    return 0
+
+
 def expect_solution_is_seen():
     found = [grade.takes_solution(text) for text in ('#include "solution.cpp"', '# include "../01_a/solution.cpp"',
                                                      '#include "exercise.h"  // no solution')]
@@ -230,6 +271,7 @@ faults = sum([
     expect_link(),
     expect_handout(),
     expect_causes(),
+    expect_marks(),
     expect_solution_is_seen(),
     expect_notebook("a good notebook", None),
     expect_notebook("a block without a cell", "expected a cell 'cpp' for the block that begins with '  double rate",
@@ -270,7 +312,11 @@ faults = sum([
     expect("a picture that is not drawn", "the program does not draw b.svg",
            page=PAGE.replace("(a.svg)", "(a.svg) ![b](b.svg)")),
     expect("a gap too few", "exercise.cpp: expected the comments", exercise="// GAP 1: fill it\n"),
-    expect("a gap without a test", 'no test case is named "gap 3: …"', tests=TESTS.replace("gap 3", "gap 2")),
+    expect("two gaps", None, exercise=GAPS.partition("// GAP 3")[0], solution=GAPS.partition("// GAP 3")[0],
+           tests=TESTS.partition('TEST_CASE("gap 3')[0]),
+    expect("a gap without a test", "test.cpp: expected cases of gaps 1, 2", tests=TESTS.replace("gap 2", "gap 1")),
+    expect("no gap", "test.cpp: expected cases of gaps", tests="", exercise="", solution=""),
+    expect("a test without a gap", "expected a name like", tests=TESTS + 'TEST_CASE("it works") {}'),
     expect_grade("tests that pass", 3, case("")),
     expect_grade("a check that fails", 0, case(FAILED, "false"), 1),
     expect_grade("an exception", 0, case(THROWN, "false"), 1),
