@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import grade
 import marks
@@ -72,8 +73,18 @@ def check_answers(lesson, args):
     sys.exit(0 if result["passed"] == result["of"] else 1)
 
 
+def hint_for(lesson, gap, hints=pages.HERE / "hints.toml"):
+    if gap not in lesson.gaps():
+        sys.exit(f"run: lesson: --hint: expected one of the gaps {', '.join(map(str, lesson.gaps()))}, got {gap}")
+    hint = tomllib.loads(hints.read_text(encoding="utf-8")).get(lesson.number, {}).get(str(gap))
+    return f"gap {gap}: {hint or 'the comment in exercise.cpp and the page say all there is.'}"
+
+
 def lesson_command(args):
     lesson = find_lesson(args.lesson)
+    if args.hint is not None:
+        print(hint_for(lesson, args.hint))
+        return
     if args.json and not args.check:
         sys.exit("run: lesson: --json goes with --check")
     if args.check:
@@ -167,6 +178,7 @@ def main():
     one.add_argument("lesson", metavar="N", help="its number or name")
     one.add_argument("--check", action="store_true", help="run the tests of your exercise.cpp")
     one.add_argument("--json", action="store_true", help="with --check: the result as JSON")
+    one.add_argument("--hint", type=int, metavar="GAP", help="say how a gap of exercise.cpp may be filled")
     one.add_argument("--solution", action="store_true", help="print solution.cpp; with --check: test it")
     one.add_argument("--accept", action="store_true", help="for authors: keep the pictures beside the page")
     one.set_defaults(call=lesson_command)

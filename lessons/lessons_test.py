@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import tomllib
 import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -227,6 +228,19 @@ def expect_marks():
     return 0
 
 
+def expect_hints():
+    """Each hint is one for a gap that is there."""
+    table = tomllib.loads((pages.HERE / "hints.toml").read_text())
+    known = {lesson.number: {str(gap) for gap in lesson.gaps()} for lesson in pages.all_lessons()}
+    wrong = [number for number, hints in table.items() if not set(hints) <= known.get(number, set())]
+    lesson = next(lesson for lesson in pages.all_lessons() if lesson.number == "9")
+    said = lessons.hint_for(lesson, 2), lessons.hint_for(pages.all_lessons()[0], 1)
+    if wrong or "five steps" not in said[0] or "say all there is" not in said[1]:
+        print(f"hints: got {wrong} and {said}")
+        return 1
+    return 0
+
+
 def expect_solution_is_seen():
     found = [grade.takes_solution(text) for text in ('#include "solution.cpp"', '# include "../01_a/solution.cpp"',
                                                      '#include "exercise.h"  // no solution')]
@@ -272,6 +286,7 @@ faults = sum([
     expect_handout(),
     expect_causes(),
     expect_marks(),
+    expect_hints(),
     expect_solution_is_seen(),
     expect_notebook("a good notebook", None),
     expect_notebook("a block without a cell", "expected a cell 'cpp' for the block that begins with '  double rate",
