@@ -2,7 +2,10 @@
 """The checks of lessons find planted faults: a small lesson in a folder of its own, whose program is a shell script."""
 import contextlib
 import io
+import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -144,10 +147,33 @@ def expect_link():
     with tempfile.TemporaryDirectory() as folder:
         lesson, _ = lesson_in(folder)
         page = lesson.folder / "README.md"
-        text = "[why E[x] lies](README.md) and [a gap](exercise.cpp)"
+        text = "[why E[x] lies](README.md) and [a gap](exercise.cpp#L2)"
         found = pages.linked(text, lesson.folder, pathlib.Path(folder), pathlib.Path(folder), {page: "01_a.html"})
-    if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.txt)":
+    if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.html#L2)":
         print(f"links: got {found}")
+        return 1
+    return 0
+
+
+def expect_site():
+    """Each page is there although no program ran, code links to its line, and links to a missing line are found."""
+    if shutil.which("pandoc") is None:
+        print("lessons_test: the site is NOT TESTED: there is no pandoc")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        site = pathlib.Path(folder)
+        pages.make_pages([], None, site)
+        faults = pages.check_site(site)
+        index = (site / "index.html").read_text()
+        sections = json.loads(index.partition('id="sections">')[2].partition("</script>")[0])
+        tape = next((text for link, title, text in sections if link == "03_tape.html#better-steps"), "")
+        page = site / "03_tape.html"
+        code = re.search(r'class="from"><a href="(source/lessons/03_tape/lesson.cpp.html)#(L\d+)">', page.read_text())
+        line = code and re.search(f'id="{code.group(2)}">(.*)<', (site / code.group(1)).read_text()).group(1)
+        page.write_text(page.read_text().replace(f"#{code.group(2)}", "#L9999") if code else "")
+        planted = pages.check_site(site)
+    if faults or "momentum" not in tape or not line or "Where an entry came from" not in line or not planted:
+        print(f"a site: got {faults}, {tape!r}, {line!r} and {planted}")
         return 1
     return 0
 
@@ -284,6 +310,7 @@ def expect_notebook(what, fault, cells=CELLS, page=PAGE + EXERCISE):
 faults = sum([
     expect_link(),
     expect_handout(),
+    expect_site(),
     expect_causes(),
     expect_marks(),
     expect_hints(),
