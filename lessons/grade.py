@@ -80,8 +80,8 @@ def run_gap(program, gap):
 
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
-        with subprocess.Popen([program, f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+        command = [pathlib.Path(program).resolve(), f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
                               errors="replace", env=QUIET_THREADS, cwd=folder) as process:
             printed, ended = output_of(process, lambda: begun_last(report, gap))
         printed = printed[-MOST_PRINTED:]

@@ -86,4 +86,6 @@ TEST_CASE("gap 3: the bytes that move (needs gap 1)") {
   }
   INFO("\n  every second column of a wider tensor: its strides are not those of the format");
   CHECK(bytes_moved({1, 2, 2, 2}, {16, 8, 4, 2}, Format::nchw) == 64);
+  INFO("\n  every second image of a batch: one axis whose stride differs is enough");
+  CHECK(bytes_moved({2, 2, 2, 2}, {16, 4, 2, 1}, Format::nchw) == 128);
 }
