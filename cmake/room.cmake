@@ -184,15 +184,11 @@ function(norma_unite target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w;SHELL:--param ggc-min-expand=200;SHELL:--param ggc-min-heapsize=600000>")
 endfunction()
 
-# norma_optimize_less(TARGET [LEVEL -O1] [EXCEPT FILE…]): that level in release builds. Without one it is -Og, which
-# compiles in three quarters of the time of -O1. GCC 12 crashes where precompiled headers come from other flags than the
-# file's, so the exceptions do without.
+# norma_optimize_less(TARGET [EXCEPT FILE…]): -Og in release builds, which compiles in three quarters of the time of -O1. GCC
+# 12 crashes where precompiled headers come from other flags than the file's, so the exceptions do without.
 function(norma_optimize_less target)
-  cmake_parse_arguments(arg "" "LEVEL" "EXCEPT" ${ARGN})
-  if(NOT arg_LEVEL)
-    set(arg_LEVEL -Og)
-  endif()
-  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:${arg_LEVEL}>)
+  cmake_parse_arguments(arg "" "" "EXCEPT" ${ARGN})
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-Og>)
   set_source_files_properties(${arg_EXCEPT} PROPERTIES COMPILE_OPTIONS $<$<CONFIG:Release>:-O3>
                               SKIP_PRECOMPILE_HEADERS ON)
 endfunction()

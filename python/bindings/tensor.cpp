@@ -214,6 +214,7 @@ void add_tensor(nb::module_& m) {
   tensor.def_prop_ro("shape", [](const Tensor& x) { return x.sizes(); })
       .def_prop_ro(
           "strides", [](const Tensor& x) { return x.strides(); }, "In elements.")
+      .def("storage_offset", &Tensor::offset, "Where the first element stands in the storage, in elements.")
       .def_prop_ro("dtype", &Tensor::dtype)
       .def_prop_ro("device", [](const Tensor& x) { return to_string(x.device()); })
       .def_prop_ro("ndim", &Tensor::rank)

@@ -51,6 +51,7 @@ def test_indexing_is_that_of_numpy() -> None:
         (None, 1, Ellipsis), (slice(-2, None), Ellipsis, slice(1, -1)), slice(5, 2), (slice(10, 20),)]
     for key in keys:
         assert np.array_equal(x[key].numpy(), a[key]), key
+    assert x[1:, 2, ::2].storage_offset() == 30  # the element there is 30, too
     assert np.array_equal(x[norma.tensor([2, 0, 2])].numpy(), a[[2, 0, 2]])
     assert [row.shape for row in x] == [(4, 5)] * 3
     with pytest.raises(IndexError, match=r"expected an index in \[-3, 3\) along axis 0, got 3"):
