@@ -299,8 +299,8 @@ def add_search(index, every):
 
 
 def make_pages(lessons, program_of, site, root=HERE.parent):
-    """Writes the pages of some lessons into the folder `site`, and those of the others as they are kept, if they are not
-    there. Returns what the programs print, by number."""
+    """Writes the pages of some lessons into the folder `site`, and those of the others as they are kept, if they are
+    newer. Returns what the programs print, by number."""
     outputs = {}
     site.mkdir(parents=True, exist_ok=True)
     every = all_lessons()
@@ -309,7 +309,8 @@ def make_pages(lessons, program_of, site, root=HERE.parent):
     chosen = {lesson.number for lesson in lessons}
     for lesson in every:
         page = site / f"{lesson.folder.name}.html"
-        if lesson.number not in chosen and page.exists():
+        made = page.stat().st_mtime if page.exists() else 0
+        if lesson.number not in chosen and made > (lesson.folder / "README.md").stat().st_mtime:
             continue
         at = [other.number for other in every].index(lesson.number)
         neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None

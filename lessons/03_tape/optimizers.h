@@ -2,31 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <string>
 
 /// Where two weights are after 40 steps on times * ((u - 3)² + 25 (v - 1)²): the loss is 25 times as steep in v.
 inline void after_40_steps(const std::string& optimizer, double rate, double times) {
-  std::array<double, 2> w{};
-  std::array<double, 2> m{};
-  std::array<double, 2> s{};
+  const bool adam = optimizer == "Adam";
+  const double kept = optimizer == "SGD" ? 0 : adam ? 0.9 : 0.8;
+  double w[2] = {};
+  double m[2] = {};
+  double s[2] = {};
   for (int step = 1; step <= 40; ++step) {
-    const std::array<double, 2> gradient = {times * 2 * (w[0] - 3), times * 50 * (w[1] - 1)};
-    for (size_t i = 0; i < 2; ++i) {
-      const double g = gradient[i];
-      if (optimizer == "SGD") {
-        w[i] -= rate * g;
-      } else if (optimizer == "momentum") {
-        m[i] = 0.8 * m[i] + g;
-        w[i] -= rate * m[i];
-      } else {  // Adam
-        m[i] = 0.9 * m[i] + 0.1 * g;
-        s[i] = 0.999 * s[i] + 0.001 * g * g;
-        const double mean = m[i] / (1 - std::pow(0.9, step));  // of the gradients so far: m began as 0
-        const double square = s[i] / (1 - std::pow(0.999, step));
-        w[i] -= rate * mean / (std::sqrt(square) + 1e-8);
-      }
+    for (int i = 0; i < 2; ++i) {
+      const double g = times * (i == 0 ? 2 * (w[0] - 3) : 50 * (w[1] - 1));
+      m[i] = kept * m[i] + (adam ? 0.1 * g : g);
+      s[i] = 0.999 * s[i] + 0.001 * g * g;
+      const double mean = m[i] / (1 - std::pow(0.9, step));  // m and s begin as 0, which does not count
+      const double square = s[i] / (1 - std::pow(0.999, step));
+      w[i] -= rate * (adam ? mean / (std::sqrt(square) + 1e-8) : m[i]);
     }
   }
   fmt::print("{:<9} rate {:4g}, loss times {:3g}: u {:6.4g}, v {:10.4g}\n", optimizer, rate, times, w[0], w[1]);
