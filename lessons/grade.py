@@ -11,7 +11,6 @@ import xml.etree.ElementTree as ElementTree
 
 from pages import QUIET_THREADS
 
-GAPS = (1, 2, 3)
 LONGEST = 60  # seconds for a gap
 PATIENCE = 4  # seconds until a student hears that the tests still run
 MOST_MESSAGES = 2
@@ -81,9 +80,9 @@ def run_gap(program, gap):
 
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.xml"
-        with subprocess.Popen([program, f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"],
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-                              errors="replace", env=QUIET_THREADS) as process:
+        command = [pathlib.Path(program).resolve(), f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
+                              errors="replace", env=QUIET_THREADS, cwd=folder) as process:
             printed, ended = output_of(process, lambda: begun_last(report, gap))
         printed = printed[-MOST_PRINTED:]
         if not ended:
@@ -121,7 +120,7 @@ def name_causes(gaps):
 
 def grade(lesson, program, answers=""):
     """`answers`: the text of the student's file, for hints about a crash."""
-    gaps = [run_gap(program, gap) for gap in GAPS]
+    gaps = [run_gap(program, gap) for gap in lesson.gaps()]
     name_causes(gaps)
     if ENDLESS_LOOP.search(answers):
         for test in (test for gap in gaps for test in gap["tests"]):
@@ -136,7 +135,7 @@ def takes_solution(text):
 
 
 def not_built(lesson, text):
-    return {"lesson": lesson.number, "name": lesson.name, "built": False, "passed": 0, "of": len(GAPS), "gaps": [],
+    return {"lesson": lesson.number, "name": lesson.name, "built": False, "passed": 0, "of": len(lesson.gaps()), "gaps": [],
             "message": text}
 
 

@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 
 import grade
+import marks
 import notebooks
 import pages
 
@@ -71,8 +73,18 @@ def check_answers(lesson, args):
     sys.exit(0 if result["passed"] == result["of"] else 1)
 
 
+def hint_for(lesson, gap, hints=pages.HERE / "hints.toml"):
+    if gap not in lesson.gaps():
+        sys.exit(f"run: lesson: --hint: expected one of the gaps {', '.join(map(str, lesson.gaps()))}, got {gap}")
+    hint = tomllib.loads(hints.read_text(encoding="utf-8")).get(lesson.number, {}).get(str(gap))
+    return f"gap {gap}: {hint or 'the comment in exercise.cpp and the page say all there is.'}"
+
+
 def lesson_command(args):
     lesson = find_lesson(args.lesson)
+    if args.hint is not None:
+        print(hint_for(lesson, args.hint))
+        return
     if args.json and not args.check:
         sys.exit("run: lesson: --json goes with --check")
     if args.check:
@@ -110,6 +122,8 @@ def write_handout(folder, root=BUILD.parents[1]):
 def lessons_command(args):
     if args.handout:
         return write_handout(args.handout.resolve())
+    if args.grade:
+        return marks.write(args.grade.resolve(), args.programs, lambda *targets: build(args.build, *targets))
     if args.solved and not args.notebooks:
         sys.exit("run: lessons: --solved goes with --notebooks")
     if args.notebooks:
@@ -164,6 +178,7 @@ def main():
     one.add_argument("lesson", metavar="N", help="its number or name")
     one.add_argument("--check", action="store_true", help="run the tests of your exercise.cpp")
     one.add_argument("--json", action="store_true", help="with --check: the result as JSON")
+    one.add_argument("--hint", type=int, metavar="GAP", help="say how a gap of exercise.cpp may be filled")
     one.add_argument("--solution", action="store_true", help="print solution.cpp; with --check: test it")
     one.add_argument("--accept", action="store_true", help="for authors: keep the pictures beside the page")
     one.set_defaults(call=lesson_command)
@@ -171,6 +186,8 @@ def main():
     course.add_argument("--site", type=pathlib.Path, metavar="DIR", help="write a static site that needs no network")
     course.add_argument("--notebooks", type=pathlib.Path, metavar="DIR", help="write those that are in Python, too")
     course.add_argument("--handout", type=pathlib.Path, metavar="DIR", help="write the course without our answers")
+    course.add_argument("--grade", type=pathlib.Path, metavar="DIR",
+                        help="marks as CSV: DIR has a folder for each student with NN_name/exercise.cpp in it")
     course.add_argument("--solved", action="store_true", help="with --notebooks: with our answers in the gaps")
     course.set_defaults(call=lessons_command)
     test = commands.add_parser("test")

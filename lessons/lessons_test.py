@@ -2,15 +2,20 @@
 """The checks of lessons find planted faults: a small lesson in a folder of its own, whose program is a shell script."""
 import contextlib
 import io
+import json
 import pathlib
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import xml.etree.ElementTree as ElementTree
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import grade
 import lessons
+import marks
 import notebooks
 import pages
 
@@ -36,11 +41,11 @@ PRINTS = "mean 0.25\\nmeasured  12.75 GB/s\\n"
 
 
 def lesson_in(folder, page=PAGE, prints=PRINTS, drawn=SVG.format("x"), kept=SVG.format("x"), exercise=GAPS,
-              tests=TESTS):
+              solution=GAPS, tests=TESTS):
     lesson = pathlib.Path(folder) / "lessons" / "01_a"
     lesson.mkdir(parents=True, exist_ok=True)
     for name, text in (("README.md", page), ("lesson.cpp", "double rate = 0.125;\n"), ("exercise.h", ""),
-                       ("test.cpp", tests), ("exercise.cpp", exercise), ("solution.cpp", GAPS), ("a.svg", kept)):
+                       ("test.cpp", tests), ("exercise.cpp", exercise), ("solution.cpp", solution), ("a.svg", kept)):
         (lesson / name).write_text(text)
     program = pathlib.Path(folder) / "program"
     program.write_text(f"#!/bin/sh\nprintf '{prints}'\ncat >\"$1/a.svg\" <<'END'\n{drawn}END\n")
@@ -142,10 +147,33 @@ def expect_link():
     with tempfile.TemporaryDirectory() as folder:
         lesson, _ = lesson_in(folder)
         page = lesson.folder / "README.md"
-        text = "[why E[x] lies](README.md) and [a gap](exercise.cpp)"
+        text = "[why E[x] lies](README.md) and [a gap](exercise.cpp#L2)"
         found = pages.linked(text, lesson.folder, pathlib.Path(folder), pathlib.Path(folder), {page: "01_a.html"})
-    if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.txt)":
+    if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.html#L2)":
         print(f"links: got {found}")
+        return 1
+    return 0
+
+
+def expect_site():
+    """Each page is there although no program ran, code links to its line, and links to a missing line are found."""
+    if shutil.which("pandoc") is None:
+        print("lessons_test: the site is NOT TESTED: there is no pandoc")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        site = pathlib.Path(folder)
+        pages.make_pages([], None, site)
+        faults = pages.check_site(site)
+        index = (site / "index.html").read_text()
+        sections = json.loads(index.partition('id="sections">')[2].partition("</script>")[0])
+        tape = next((text for link, title, text in sections if link == "03_tape.html#better-steps"), "")
+        page = site / "03_tape.html"
+        code = re.search(r'class="from"><a href="(source/lessons/03_tape/lesson.cpp.html)#(L\d+)">', page.read_text())
+        line = code and re.search(f'id="{code.group(2)}">(.*)<', (site / code.group(1)).read_text()).group(1)
+        page.write_text(page.read_text().replace(f"#{code.group(2)}", "#L9999") if code else "")
+        planted = pages.check_site(site)
+    if faults or "momentum" not in tape or not line or "Where an entry came from" not in line or not planted:
+        print(f"a site: got {faults}, {tape!r}, {line!r} and {planted}")
         return 1
     return 0
 
@@ -182,6 +210,59 @@ def expect_causes():
     grade.name_causes(alone)
     if [one.get("because_of") for one in gaps + alone] != [None, None, [1], None, None]:
         print(f"causes: got {gaps} and {alone}")
+        return 1
+    return 0
+
+
+def expect_marks():
+    """A class: answers that pass, that are those of the exercise, that do not compile, that crash, and none."""
+    files = {"ann": "int x;", "bob": pages.HERE.joinpath("03_tape/exercise.cpp").read_text(), "cy": "no",
+             "dee": '#include "solution.cpp"', "eve": "crash", "fay": None}
+    with tempfile.TemporaryDirectory() as folder:
+        students, program = pathlib.Path(folder) / "class", pathlib.Path(folder) / "lesson_03_graded"
+        for student, text in files.items():
+            file = students / student / ("lessons/03_tape" if student == "eve" else "03_tape") / "exercise.cpp"
+            file.parent.mkdir(parents=True)
+            if text is not None:
+                file.write_text(text)
+        script_in(folder, "for word; do file=${word#--out=}; done\n[ \"$PWD\" = \"${file%/*}\" ] || exit 1\n"
+                  f"grep -q crash '{folder}/graded/03/exercise.cpp' && kill -SEGV $$\n"
+                  f"cat >\"$file\" <<'END'\n{case('')}\nEND").rename(program)
+
+        def build(*targets):
+            source = pathlib.Path(folder) / "graded/03/exercise.cpp"
+            fails = targets == ("lesson_03_graded",) and source.read_text() == "no"
+            return f"{source}:1:1: error: 'no' has no type" if fails else None
+
+        out, said, faults = io.StringIO(), io.StringIO(), []
+        with contextlib.redirect_stderr(said):
+            marks.write(students, pathlib.Path(folder), build, out)
+        for broken, compiles in ((students / "fay", None), (students / "none", None), (students, "no space")):
+            try:
+                marks.write(broken, pathlib.Path(folder), lambda *_: compiles, io.StringIO())
+            except RuntimeError as error:
+                faults.append(str(error))
+    expected = "student,3,total,of\nann,3 of 3,3,3\n" + "".join(f"{name},0 of 3,0,3\n" for name in
+                                                                list(files)[1:])
+    reasons = ["bob, lesson 3: no gap is filled", "cy, lesson 3: it does not compile: exercise.cpp:1:1: error: 'no'",
+               "dee, lesson 3: it includes a solution", "eve, lesson 3: gap 3: the program ended in the middle",
+               "fay, lesson 3: nothing is handed in"]
+    if (out.getvalue() != expected or not all(reason in said.getvalue() for reason in reasons) or len(faults) != 3
+            or "found none" not in faults[0] or "no folder" not in faults[1] or "no space" not in faults[2]):
+        print(f"marks: got {out.getvalue()}{said.getvalue()}{faults}")
+        return 1
+    return 0
+
+
+def expect_hints():
+    """Each hint is one for a gap that is there."""
+    table = tomllib.loads((pages.HERE / "hints.toml").read_text())
+    known = {lesson.number: {str(gap) for gap in lesson.gaps()} for lesson in pages.all_lessons()}
+    wrong = [number for number, hints in table.items() if not set(hints) <= known.get(number, set())]
+    lesson = next(lesson for lesson in pages.all_lessons() if lesson.number == "9")
+    said = lessons.hint_for(lesson, 2), lessons.hint_for(pages.all_lessons()[0], 1)
+    if wrong or "five steps" not in said[0] or "say all there is" not in said[1]:
+        print(f"hints: got {wrong} and {said}")
         return 1
     return 0
 
@@ -229,7 +310,10 @@ def expect_notebook(what, fault, cells=CELLS, page=PAGE + EXERCISE):
 faults = sum([
     expect_link(),
     expect_handout(),
+    expect_site(),
     expect_causes(),
+    expect_marks(),
+    expect_hints(),
     expect_solution_is_seen(),
     expect_notebook("a good notebook", None),
     expect_notebook("a block without a cell", "expected a cell 'cpp' for the block that begins with '  double rate",
@@ -270,7 +354,11 @@ faults = sum([
     expect("a picture that is not drawn", "the program does not draw b.svg",
            page=PAGE.replace("(a.svg)", "(a.svg) ![b](b.svg)")),
     expect("a gap too few", "exercise.cpp: expected the comments", exercise="// GAP 1: fill it\n"),
-    expect("a gap without a test", 'no test case is named "gap 3: …"', tests=TESTS.replace("gap 3", "gap 2")),
+    expect("two gaps", None, exercise=GAPS.partition("// GAP 3")[0], solution=GAPS.partition("// GAP 3")[0],
+           tests=TESTS.partition('TEST_CASE("gap 3')[0]),
+    expect("a gap without a test", "test.cpp: expected cases of gaps 1, 2", tests=TESTS.replace("gap 2", "gap 1")),
+    expect("no gap", "test.cpp: expected cases of gaps", tests="", exercise="", solution=""),
+    expect("a test without a gap", "expected a name like", tests=TESTS + 'TEST_CASE("it works") {}'),
     expect_grade("tests that pass", 3, case("")),
     expect_grade("a check that fails", 0, case(FAILED, "false"), 1),
     expect_grade("an exception", 0, case(THROWN, "false"), 1),

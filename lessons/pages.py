@@ -1,4 +1,6 @@
 """A lesson's page: what it says is compared with what the program prints and draws, and Markdown becomes HTML."""
+import html
+import json
 import os
 import pathlib
 import re
@@ -10,6 +12,7 @@ import tempfile
 QUIET_THREADS = {"OMP_WAIT_POLICY": "passive", **os.environ}
 HERE = pathlib.Path(__file__).resolve().parent
 LONGEST_PROGRAM = 150  # lines
+MOST_GAPS = 5
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 
 
@@ -25,6 +28,10 @@ class Lesson:
     @property
     def title(self):
         return self.text().splitlines()[0].lstrip("# ")
+
+    def gaps(self):
+        """The numbers of its gaps: those that its tests name."""
+        return sorted({int(gap) for gap in re.findall(r'TEST_CASE\("gap (\d+):', self.text("test.cpp"))})
 
     def target(self, kind=""):
         return f"lesson_{self.folder.name[:2]}" + (f"_{kind}" if kind else "")
@@ -89,6 +96,20 @@ def numbers_of(text):
     return {n for n in re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?:e[+-]?\d+)?", text) if "." in n or len(n) >= 3}
 
 
+def place_of_code(lesson, info, block, root):
+    """(file, line) where the code of a block stands, blank lines and indentation aside; None if nowhere."""
+    named = info.split(" ")[1:]
+    files = [root / named[0]] if named else [file for file in lesson.folder.iterdir() if file.suffix in (".cpp", ".h")]
+    wanted = [line.strip() for line in block if line.strip()]
+    for file in sorted(files, key=lambda file: (file.name != "lesson.cpp", file.name == "solution.cpp", file.name)):
+        have = [(number, line.strip()) for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1)
+                if line.strip()]
+        for i in range(len(have) - len(wanted) + 1):
+            if [line for _, line in have[i:i + len(wanted)]] == wanted:
+                return file, have[i][0]
+    return None
+
+
 def check_text(lesson, output, root):
     text, faults = lesson.text(), []
     sources = {file.name: file.read_text(encoding="utf-8") for file in lesson.folder.iterdir()
@@ -101,14 +122,9 @@ def check_text(lesson, output, root):
             faults.append(f"line {start + 1}: the program does not print this; first: {nearest_line(lines, output)!r}")
         if info.split(" ")[0] == "cpp":
             named = info.split(" ")[1:]
-            try:
-                where = [(root / named[0]).read_text(encoding="utf-8")] if named else list(sources.values())
-            except OSError:
+            if named and not (root / named[0]).exists():
                 faults.append(f"line {start}: there is no file {named[0]}")
-                continue
-            wanted = [line.strip() for line in lines if line.strip()]
-            have = [[line.strip() for line in source.splitlines() if line.strip()] for source in where]
-            if not any(h[i:i + len(wanted)] == wanted for h in have for i in range(len(h) - len(wanted) + 1)):
+            elif place_of_code(lesson, info, lines, root) is None:
                 faults.append(f"line {start + 1}: this code stands in no file of {(named or [lesson.folder.name])[0]}")
     prose = text.splitlines()
     for _, start, lines in blocks:
@@ -148,15 +164,15 @@ def check_files(lesson):
             return [f"{file} is missing"]
     if (count := len(lesson.text("lesson.cpp").splitlines())) > LONGEST_PROGRAM:
         faults.append(f"lesson.cpp has {count} lines: expected at most {LONGEST_PROGRAM}")
+    gaps = lesson.gaps()
+    if gaps != list(range(1, len(gaps) + 1)) or not 1 <= len(gaps) <= MOST_GAPS:
+        faults.append(f"test.cpp: expected cases of gaps 1, 2, … (at most {MOST_GAPS}), got {gaps}")
     for file in ("exercise.cpp", "solution.cpp"):
-        if (gaps := re.findall(r"// GAP (\d)", lesson.text(file))) != ["1", "2", "3"]:
-            faults.append(f"{file}: expected the comments // GAP 1, 2 and 3, got {gaps}")
-    tests = re.findall(r'TEST_CASE\("([^"]*)"', lesson.text("test.cpp"))
-    for gap in "123":
-        if not any(test.startswith(f"gap {gap}: ") for test in tests):
-            faults.append(f'test.cpp: no test case is named "gap {gap}: …"')
-    faults += [f'test.cpp: expected a name like "gap 1: …", got "{test}"' for test in tests
-               if not re.match(r"gap [123]: [^,*]*$", test)]
+        if (found := [int(gap) for gap in re.findall(r"// GAP (\d+)", lesson.text(file))]) != gaps:
+            faults.append(f"{file}: expected the comments // GAP {', '.join(map(str, gaps))}, got {found}")
+    faults += [f'test.cpp: expected a name like "gap 1: …", got "{test}"'
+               for test in re.findall(r'TEST_CASE\("([^"]*)"', lesson.text("test.cpp"))
+               if not re.match(r"gap \d+: [^,*]*$", test)]
     return faults
 
 
@@ -195,6 +211,26 @@ def with_output(text, output):
     return "\n".join(lines) + "\n"
 
 
+def with_sources(lesson, root):
+    """The page with a link after each block of code: to the line where it stands."""
+    lines = lesson.text().splitlines()
+    for info, start, block in reversed(fences(lesson.text())):
+        if info.split(" ")[0] == "cpp" and (place := place_of_code(lesson, info, block, root)):
+            file = os.path.relpath(place[0], lesson.folder)
+            lines.insert(start + len(block) + 1, f"\n[{place[0].name}, line {place[1]}]({file}#L{place[1]})")
+    return "\n".join(lines) + "\n"
+
+
+def write_source(file, copy):
+    """A page with numbered lines, to which links may lead: #L12."""
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    lines = enumerate(html.escape(file.read_text(encoding="utf-8", errors="replace")).splitlines(), 1)
+    copy.write_text('<!DOCTYPE html><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+                    f'<title>{file.name}</title><style>:target{{background:#8884}}</style><pre>\n'
+                    + "".join(f'<span id="L{number}">{number:4}  {line}</span>\n' for number, line in lines)
+                    + "</pre>\n", encoding="utf-8")
+
+
 def linked(text, folder, site, root, pages):
     """Links to pages of the site lead to them, links to other files of the tree to a copy in the site."""
     def target(match):
@@ -211,10 +247,9 @@ def linked(text, folder, site, root, pages):
             raise RuntimeError(f"{folder.name}: the page links to {path}, which is not there")
         if file.is_dir():
             return label
-        copy = site / "source" / (str(file.relative_to(root)) + ".txt")
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, copy)
-        return f"[{label}]({copy.relative_to(site).as_posix()})"
+        copy = site / "source" / (str(file.relative_to(root)) + ".html")
+        write_source(file, copy)
+        return f"[{label}]({copy.relative_to(site).as_posix()}{'#' + anchor if anchor else ''})"
     return re.sub(r"(?<!!)\[((?:[^\[\]]|\[[^\]]*\])+)\]\(([^)\s]+)\)", target, text)  # E[x] in a label, too
 
 
@@ -222,7 +257,7 @@ def to_html(text, file, title, pictures, before, after):
     """One self-contained file: pictures, style and formulas are inside."""
     command = ["pandoc", "--from=gfm+tex_math_dollars", "--to=html5", "--mathml", "--standalone", "--self-contained",
                "--no-highlight", f"--template={HERE / 'site' / 'page.html'}", f"--css={HERE / 'site' / 'style.css'}",
-               f"--resource-path={pictures}", f"--metadata=pagetitle={title}", f"--output={file}"]
+               f"--variable=script={HERE / 'site' / 'page.js'}", f"--resource-path={pictures}", f"--metadata=pagetitle={title}", f"--output={file}"]
     for key, page in (("before", before), ("after", after)):
         if page is not None:
             command += [f"--variable={key}-link={page[0]}", f"--variable={key}-title={page[1]}"]
@@ -239,28 +274,63 @@ def to_html(text, file, title, pictures, before, after):
     page = re.sub(r"<pre(?: class=\"[a-z]+\")?>", r'<pre tabindex="0">', page)
     page = re.sub(r'(<table>.*?</table>)', r'<div class="wide" tabindex="0">\1</div>', page, flags=re.S)
     page = re.sub(r'(<math display="block".*?</math>)', r'<span class="wide" tabindex="0">\1</span>', page, flags=re.S)
+    page = re.sub(r'<p><a\s+href="(source/[^"]*#L\d+)">', r'<p class="from"><a href="\1">', page)
     file.write_text(page, encoding="utf-8")
 
 
+def add_search(index, every):
+    """Gives the first page the text of each section of all pages, and a field to search it."""
+    sections = []
+    for lesson in every:
+        file = f"{lesson.folder.name}.html"
+        page = (index.parent / file).read_text(encoding="utf-8").partition("<main>")[2].partition("</main>")[0]
+        parts = [html.unescape(re.sub(r"<annotation.*?</annotation>|<[^>]*>", " ", part, flags=re.S)) for part in
+                 re.split(r'<h[12]\b[^>]*\bid="([^"]+)"[^>]*>(.*?)</h[12]>', page, flags=re.S)[1:]]
+        for anchor, title, text in zip(parts[::3], parts[1::3], parts[2::3]):
+            title = " ".join(title.split())
+            where = title if title == lesson.title else f"{lesson.title}: {title}"
+            sections.append([f"{file}#{anchor}", where, " ".join(f"{title} {text}".lower().split())])
+    data = json.dumps(sections, ensure_ascii=False).replace("<", "\\u003c")
+    page = index.read_text(encoding="utf-8")
+    page = page.replace("</head>", f'<script type="application/json" id="sections">{data}</script>\n</head>', 1)
+    page = page.replace("</h1>", '</h1>\n<input type="search" placeholder="search all lessons" '
+                        'aria-label="search all lessons"><ul id="found"></ul>', 1)
+    index.write_text(page, encoding="utf-8")
+
+
 def make_pages(lessons, program_of, site, root=HERE.parent):
-    """Writes the pages of some lessons into the folder `site`. Returns what their programs print, by number."""
+    """Writes the pages of some lessons into the folder `site`, and those of the others as they are kept, if they are
+    newer. Returns what the programs print, by number."""
     outputs = {}
     site.mkdir(parents=True, exist_ok=True)
     every = all_lessons()
     pages = {lesson.folder / "README.md": f"{lesson.folder.name}.html" for lesson in every}
     pages[HERE / "README.md"] = "index.html"
-    for lesson in lessons:
+    chosen = {lesson.number for lesson in lessons}
+    for lesson in every:
+        page = site / f"{lesson.folder.name}.html"
+        made = page.stat().st_mtime if page.exists() else 0
+        if lesson.number not in chosen and made > (lesson.folder / "README.md").stat().st_mtime:
+            continue
         at = [other.number for other in every].index(lesson.number)
         neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None
                       for i in (at - 1, at + 1)]
         with tempfile.TemporaryDirectory() as drawn:
-            outputs[lesson.number] = run_program(program_of(lesson), drawn)
-            text = linked(with_output(lesson.text(), outputs[lesson.number]), lesson.folder, site, root, pages)
-            to_html(text, site / f"{lesson.folder.name}.html", lesson.title, drawn, *neighbours)
+            text = with_sources(lesson, root)
+            if lesson.number in chosen:
+                outputs[lesson.number] = run_program(program_of(lesson), drawn)
+                text = with_output(text, outputs[lesson.number])
+            pictures = drawn if lesson.number in chosen else lesson.folder
+            to_html(linked(text, lesson.folder, site, root, pages), page, lesson.title, pictures, *neighbours)
     text = linked((HERE / "README.md").read_text(encoding="utf-8"), HERE, site, root, pages)
     first = (f"{every[0].folder.name}.html", every[0].title)
     to_html(text, site / "index.html", "Norma: the lessons", HERE, None, first)
+    add_search(site / "index.html", every)
     return outputs
+
+
+def ids_of(file):
+    return set(re.findall(r'\bid="([^"]+)"', file.read_text(encoding="utf-8")))
 
 
 def check_site(site):
@@ -268,14 +338,14 @@ def check_site(site):
     faults = []
     for file in sorted(site.glob("*.html")):
         page = file.read_text(encoding="utf-8")
-        ids = set(re.findall(r'\bid="([^"]+)"', page))
+        ids = ids_of(file)
         for link in re.findall(r'<a\b[^>]*\bhref="([^"]*)"', page):
             path, _, anchor = link.partition("#")
             if re.match(r"https?:", link):
                 continue
             if path and not (site / path).exists():
                 faults.append(f"{file.name}: a link leads nowhere: {link}")
-            elif not path and anchor not in ids:
+            elif anchor and anchor not in (ids_of(site / path) if path else ids):
                 faults.append(f"{file.name}: a link leads nowhere: {link}")
         from_elsewhere = r'\b(?:src|srcset|data|action)="((?!data:)[^"]*)"|<link\b[^>]*href="((?!data:)[^"]*)"'
         faults += [f"{file.name}: fetches {''.join(fetched)}" for fetched in re.findall(from_elsewhere, page)]

@@ -45,7 +45,7 @@ TEST_CASE("gap 1: the strides of both formats") {
   }
 }
 
-TEST_CASE("gap 2: a copy from nchw to nhwc") {
+TEST_CASE("gap 2: a copy from nchw to nhwc (needs gap 1)") {
   const int64_t n = 2;
   const int64_t c = 3;
   const int64_t h = 4;
@@ -70,7 +70,7 @@ TEST_CASE("gap 2: a copy from nchw to nhwc") {
   }
 }
 
-TEST_CASE("gap 3: the bytes that move") {
+TEST_CASE("gap 3: the bytes that move (needs gap 1)") {
   for (const std::vector<int64_t>& sizes : kSizes) {
     for (const Format from : {Format::nchw, Format::nhwc}) {
       for (const Format to : {Format::nchw, Format::nhwc}) {
@@ -86,4 +86,6 @@ TEST_CASE("gap 3: the bytes that move") {
   }
   INFO("\n  every second column of a wider tensor: its strides are not those of the format");
   CHECK(bytes_moved({1, 2, 2, 2}, {16, 8, 4, 2}, Format::nchw) == 64);
+  INFO("\n  every second image of a batch: one axis whose stride differs is enough");
+  CHECK(bytes_moved({2, 2, 2, 2}, {16, 4, 2, 1}, Format::nchw) == 128);
 }

@@ -1,5 +1,5 @@
 // Lesson 3: a tape for numbers, from nothing; then Norma's tape, which does the same for tensors.
-
+#include "optimizers.h"
 #include "picture.h"
 
 #include <norma/norma.h>
@@ -138,6 +138,7 @@ int main(int argc, char** argv) {
     w -= 0.1 * weight.gradient();
   }
 
+  optimizers();
   norma::Tensor p = norma::scalar(3).set_requires_grad();
   norma::Tensor q = norma::scalar(2).set_requires_grad();
   const norma::Tensor r = (p + q) * p;

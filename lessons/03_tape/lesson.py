@@ -96,6 +96,20 @@ for step in range(5):
     print(f"step {step}: w {w:.4f}, loss {loss.value:7.4f}, gradient {weight.gradient:8.4f}")
     w -= 0.1 * weight.gradient
 
+# %% text
+def after_40_steps(optimizer, rate, times):
+    w, m, s = [0, 0], [0, 0], [0, 0]
+    for step in range(1, 41):
+        for i, g in enumerate([times * 2 * (w[0] - 3), times * 50 * (w[1] - 1)]):
+            m[i] = {"SGD": 0, "momentum": 0.8, "Adam": 0.9}[optimizer] * m[i] + (0.1 if optimizer == "Adam" else 1) * g
+            s[i] = 0.999 * s[i] + 0.001 * g * g
+            adam = m[i] / (1 - 0.9 ** step) / ((s[i] / (1 - 0.999 ** step)) ** 0.5 + 1e-8)  # m and s began as 0
+            w[i] -= rate * (adam if optimizer == "Adam" else m[i])
+    print(f"{optimizer:<9} rate {rate:4g}, loss times {times:3g}: u {w[0]:6.4g}, v {w[1]:10.4g}")
+
+for name, rate, times in [("SGD", .03, 1), ("SGD", .05, 1), ("momentum", .03, 1), ("Adam", .1, 1), ("Adam", .1, 100)]:
+    after_40_steps(name, rate, times)
+
 # %% prose
 # `scalar` makes a tensor of one number, and `set_requires_grad` says that we want its gradient:
 # ->

@@ -12,8 +12,7 @@ Moments<T> two_passes(std::span<const T> x) {
 
 template <class T>
 void take_in(Moments<T>& so_far, T x) {
-  // GAP 2: count one more; then `before`, the distance of x from the old mean; then the new mean; then `after`, the
-  // distance from the new mean; m2 grows by their product.
+  // GAP 2: Welford's way. In which order must the three numbers change?
   throw std::logic_error("gap 2 is not written yet: take_in()");
 }
 

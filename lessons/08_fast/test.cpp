@@ -84,7 +84,7 @@ TEST_CASE("gap 3: rows are those of Norma's layer norm (needs gaps 1 and 2)") {
     for (size_t i = 0; i < y.size(); ++i) {
       INFO("\n  ", kRows, " rows, n = ", n, ", row ", i / static_cast<size_t>(n), ": expected ", right[i],
            ", yours is ", y[i],
-           std::string(std::isnan(y[i]) ? "\n  Nothing has been written there, or the variance is below 0." : ""));
+           std::string(std::isnan(y[i]) ? "\n  Nothing has been written there, or var is below 0, or 0 / 0." : ""));
       REQUIRE(std::abs(y[i] - right[i]) <= 1e-4F);
     }
   }

@@ -13,13 +13,12 @@ namespace {
 
 /// What each thread does for gap 1.
 NORMA_KERNEL void scale(int64_t count, float by, const float* x, float* y) {
-  // GAP 1: a loop over i. It begins at this thread's number among all threads of all blocks, and goes on in steps of
-  // the number of all threads, blocks() * threads(), while i < count. In the loop: y[i] = x[i] * by.
+  // GAP 1: y[i] = x[i] * by for all i below count, shared by all threads of all blocks. Which i are this thread's?
 }
 
 /// The sum of the values of a warp's 32 lanes; each lane gets it.
 NORMA_DEVICE float sum_of_warp(float value) {
-  // GAP 2: five steps, with the masks 1, 2, 4, 8 and 16. In each, add shuffle_xor(value, mask) to value.
+  // GAP 2: as many steps as it takes until each lane has what all lanes began with.
   return value;
 }
 
@@ -32,9 +31,7 @@ NORMA_KERNEL void sum_of_rows(const float* x, float* to) {
 
 /// The sum of the values of a block's threads; each thread gets it. May be called again and again.
 NORMA_DEVICE float sum_of_block(float value) {
-  // GAP 3: the sum of each warp goes into shared memory, written by one lane; then all threads add up the sums of all
-  // warps. Two barriers are needed. One between the writes and the reads. And one more, since the next call writes
-  // where slow threads may still read for this one.
+  // GAP 3: sum_of_warp() first, then shared memory. This function is called again and again: where must barriers be?
   return value;
 }
 

@@ -17,13 +17,12 @@ double student_t(int64_t degrees) {
 }
 
 Differences differences_of(const std::vector<double>& norm, const std::vector<double>& reference) {
-  // GAP 1: the mean of norm[i] - reference[i], then the sum of the squared distances from that mean. Divide that sum by
-  // count - 1, and take the root. Do not forget count.
+  // GAP 1: three numbers describe the differences. By what must the sum of the squared distances be divided?
   throw std::logic_error("gap 1 is not written yet: differences_of()");
 }
 
 Interval interval_of(const Differences& differences) {
-  // GAP 2: half the width is student_t(count - 1) * deviation / sqrt(count).
+  // GAP 2: how far does the interval go to each side of the mean?
   throw std::logic_error("gap 2 is not written yet: interval_of()");
 }
 
