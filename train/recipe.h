@@ -234,9 +234,10 @@ Schedules make_schedules(const Recipe& recipe, int64_t steps, int64_t steps_per_
 
 /// Interpolations of test images: bilinear, bicubic.
 std::vector<std::string> interpolation_names();
-std::vector<std::string> decode_names();
 /// The same, and random.
 std::vector<std::string> train_interpolation_names();
+/// How JPEGs are decoded: exact, scaled.
+std::vector<std::string> decode_names();
 
 /// Throws Error "train: name: expected …, got …" for the first invalid value of the recipe's augmentation, and for two
 /// that exclude each other.

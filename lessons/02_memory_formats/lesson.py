@@ -191,3 +191,5 @@ for sizes in SIZES:
                 f"sizes {sizes}, strides {list(y.strides)}, to {format}: expected {expected}, yours {yours}; {hint}"
 assert bytes_moved([1, 2, 2, 2], [16, 8, 4, 2], "nchw") == 64, \
     "every second column of a wider tensor: its strides are not those of the format, so 64 bytes move"
+assert bytes_moved([2, 2, 2, 2], [16, 4, 2, 1], "nchw") == 128, \
+    "every second image of a batch: one axis whose stride differs is enough"

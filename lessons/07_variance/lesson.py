@@ -173,8 +173,7 @@ check_far_from_zero(1e-3, [0, 1e3, 1e4], two_passes)
 # %% gap 2
 def take_in(so_far, x):
     """Welford's way: takes one more element into the moments so far, and returns nothing."""
-    # GAP 2: count one more; then `before`, the distance of x from the old mean; then the new mean; then `after`, the
-    # distance from the new mean; m2 grows by their product.
+    # GAP 2: Welford's way. In which order must the three numbers change?
     ### BEGIN SOLUTION
     so_far.count += 1
     before = x - so_far.mean

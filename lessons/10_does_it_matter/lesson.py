@@ -102,8 +102,8 @@ class Differences:
 
 def differences_of(norm, reference):
     """Both lists have a number for each seed, in the same order; at least two."""
-    # GAP 1: the mean of norm[i] - reference[i], then the sum of the squared distances from that mean. Divide that sum
-    # by count - 1, and take the root. Then: return Differences(count, mean, deviation)
+    # GAP 1: three numbers describe the differences. By what must the sum of the squared distances be divided?
+    # return Differences(count, mean, deviation)
     ### BEGIN SOLUTION
     differences = [a - b for a, b in zip(norm, reference)]
     count = len(differences)
@@ -132,7 +132,7 @@ assert close(yours.deviation, 0), \
 # %% gap 2
 def interval_of(differences):
     """The range in which the true difference lies, 19 times out of 20: (low, high)."""
-    # GAP 2: half the width is student_t(count - 1) * deviation / sqrt(count).
+    # GAP 2: how far does the interval go to each side of the mean?
     ### BEGIN SOLUTION
     half = student_t(differences.count - 1) * differences.deviation / differences.count ** 0.5
     return differences.mean - half, differences.mean + half

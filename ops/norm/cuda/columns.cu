@@ -387,7 +387,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 /// True iff these kernels cover the case: whole vectors along the columns, and weights that do not vary along the rows.
 template <class S>
 bool are_columns(const NormProblem& problem) {
-  // Longer runs of one set are the kernels' in runs.cu, or in norm.cu where weights vary within a run.
+  // runs.cu takes longer runs of one set, and norm.cu those whose weights vary within a run.
   constexpr int64_t kLongestRun = 128;
   const int64_t columns = problem.shape.kept * problem.shape.reduce_inner;
   return !problem.shape.set_is_one_run() && problem.shape.reduce_inner <= kLongestRun && columns % kVectorOf<S> == 0 &&

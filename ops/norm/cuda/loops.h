@@ -750,10 +750,10 @@ struct ColumnPlan {
 
 /// The plan for a device that runs `resident` blocks at the same time: all blocks do.
 ///
-/// Where each column is a set (by_tile), each block adds up in backward the sums of all chunks of its columns: chunks ·
-/// columns of a tile pairs of them. The
-/// chunks are about resident / tiles, so narrow tiles keep that small. A line of the cache is the narrowest that reads
-/// memory well; half of one is better where few columns leave many chunks.
+/// Where each column is a set (by_tile), each block of the backward pass adds up the sums of all chunks of its columns:
+/// two for each chunk and column of its tile. The chunks are about resident / tiles, so narrow tiles keep that small. A
+/// line of the cache is the narrowest that reads memory well; half of one is better where few columns leave many
+/// chunks.
 ///
 /// A chunk of eight steps of its block or more is an odd number of them. With chunks that begin at multiples of a large
 /// power of two, as most layers of ResNet-50 had them where three blocks run on a processor, its step took 46 ms on an
