@@ -16,7 +16,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <optional>
+#include <set>
+#include <thread>
 
 namespace norma::cli {
 
@@ -34,6 +37,7 @@ struct State {
   std::string show;
   int64_t count = 64;
   int64_t epoch = 0;
+  bool time = false;
 };
 
 void say_line(std::string_view name, const std::string& value) {
@@ -112,6 +116,53 @@ void say_what_files_hold(train::Recipe recipe, const data::DatasetInfo& info) {
            fmt::format("{:.4f}; {:.4f}, ImageNet's", fmt::join(info.mean, " "), fmt::join(info.std, " ")));
 }
 
+/// Says how long the stages of a training image take, and how many images the loader makes.
+void say_times(train::Recipe recipe, const std::shared_ptr<const data::Dataset>& dataset) {
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+  constexpr Seconds kLongest(2);  // of each measurement
+  const data::DatasetInfo& info = dataset->info();
+  const data::Transform transform(info, train::train_transform(recipe));
+  const int64_t size = recipe.image_size;
+  const Tensor shown = empty({transform.options().channels, size, size});
+  data::Image image;
+  int64_t images = 0;
+  Seconds loading{};
+  Seconds transforming{};
+  for (const auto begin = Clock::now(); Clock::now() - begin < kLongest; ++images) {
+    const int64_t index = images * 7919 % info.size;  // a prime number, so that classes take turns
+    const data::AugmentationKey key{.seed = recipe.seed, .epoch = 0, .index = index};
+    data::Rectangle window;
+    const auto choose = [&](int64_t height, int64_t width) { return transform.window(key, height, width); };
+    const auto start = Clock::now();
+    transform.has_window() ? dataset->load_window(index, choose, image, window) : dataset->load(index, image);
+    const auto loaded = Clock::now();
+    transform.apply(image, key, shown.data<float>(), {size * size, size, 1},
+                    transform.has_window() ? &window : nullptr);
+    loading += loaded - start;
+    transforming += Clock::now() - loaded;
+  }
+  const auto milliseconds = [&](Seconds total) { return 1e3 * total.count() / static_cast<double>(images); };
+  say_line("an image", fmt::format("{:.3g} ms to load, {:.3g} ms to augment and resize, on one core",
+                                   milliseconds(loading), milliseconds(transforming)));
+  recipe.batch_size = std::min(recipe.batch_size, info.size);
+  recipe.images = 0;
+  recipe.epochs = train::ranges::kEpochs.high;
+  std::vector<std::string> rates;
+  for (const int workers : std::set<int>{1, static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))}) {
+    data::Loader loader = train::make_train_loader(recipe, dataset, workers);
+    loader.next();  // the workers have begun
+    const auto begin = Clock::now();
+    int64_t made = 0;
+    while (Clock::now() - begin < kLongest) {
+      made += loader.next()->images.size(0);
+    }
+    rates.push_back(fmt::format("{:.0f} images/s with --workers {}",
+                                static_cast<double>(made) / Seconds(Clock::now() - begin).count(), workers));
+  }
+  say_line("loader", fmt::format("{}", fmt::join(rates, ", ")));
+}
+
 int run(const State& state) {
   const std::filesystem::path file = state.show;
   if (!file.empty()) {
@@ -146,6 +197,9 @@ int run(const State& state) {
     data::write_png(file, data::contact_sheet(images, {.least_side = 64}));
     say_line("picture", fmt::format("{}: {} training images of epoch {}", state.show, images.size(), state.epoch));
   }
+  if (state.time) {
+    say_times(recipe, training);
+  }
   return kSuccess;
 }
 
@@ -159,6 +213,7 @@ Command add_data(CLI::App& program) {
   add_value(app, "--count", kCount, state->count, "images in it", {.value = "N", .otherwise = "64"});
   add_value(app, "--epoch", {0, train::ranges::kEpochs.high - 1}, state->epoch, "of this epoch, from 0",
             {.value = "N", .otherwise = "0"});
+  add_switch(app, "--time", state->time, "measure for some seconds how long an image takes, and what the loader makes");
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::data, Part::shape, Part::augmentation, Part::seed});
   return {&app, [state] { return run(*state); }};

@@ -5,6 +5,7 @@
 #include "data/survey.h"
 
 #include <filesystem>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,26 @@ TEST_CASE("norma data: --show is a picture of the training images as they are au
   CHECK((show(all).pixels == augmented.pixels));
   CHECK((show(all + "--epoch 1").pixels != augmented.pixels));
   CHECK((show(all + "--seed 1").pixels != augmented.pixels));
+}
+
+TEST_CASE("norma data: --time says what an image takes, also where there are fewer than a batch") {
+  const TemporaryFolder folder;
+  for (const char* split : {"train", "val"}) {
+    std::filesystem::create_directories(folder / split / "a");
+    data::write_png(folder / split / "a" / "1.png",
+                    {.height = 20, .width = 30, .channels = 1, .pixels = std::vector<uint8_t>(600, 100)});
+  }
+  const Outcome outcome =
+      run_norma(folder.path(), "data --dataset imagefolder --data-dir . --img-size 16 --scale 0.5,1 --time");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  std::smatch found;
+  const std::regex lines(
+      "an image      (\\S+) ms to load, (\\S+) ms to augment and resize, on one core\n"
+      "loader        (\\d+) images/s with --workers 1");
+  REQUIRE_MESSAGE(std::regex_search(outcome.out, found, lines), outcome.out);
+  for (const int number : {1, 2, 3}) {
+    CHECK(std::stod(found[number]) > 0);
+  }
 }
 
 TEST_CASE("norma data: --show of a folder with fewer images than a batch") {
