@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
@@ -152,6 +153,17 @@ def expect_link():
     if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.html#L2)":
         print(f"links: got {found}")
         return 1
+    return 0
+
+
+def expect_changed():
+    """A page is made of more than its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        lesson, _ = lesson_in(folder)
+        os.utime(lesson.folder / "lesson.cpp", (2**32, 2**32))
+        if (got := pages.changed(lesson)) != 2**32:
+            print(f"a page that is out of date: got {got}")
+            return 1
     return 0
 
 
@@ -309,6 +321,7 @@ def expect_notebook(what, fault, cells=CELLS, page=PAGE + EXERCISE):
 
 faults = sum([
     expect_link(),
+    expect_changed(),
     expect_handout(),
     expect_site(),
     expect_causes(),
@@ -369,7 +382,8 @@ faults = sum([
                 "a.cpp:1:2: error: b"),
     expect_said("the linker's message", ": && /usr/bin/c++ a.o\n/usr/bin/ld: a.o: undefined reference to `f()'\n",
                 "/usr/bin/ld: a.o: undefined reference to `f()'"),
-    expect_said("nothing of the compiler", "[0/1] Re-checking\nninja: error: no\n", "[0/1] Re-checking\nninja: error: no"),
+    expect_said("nothing of the compiler", "[0/1] Re-checking\nninja: error: no\n",
+                "[0/1] Re-checking\nninja: error: no"),
     expect_grade("no test case at all", 0, '<?xml version="1.0"?><doctest/>'),
     expect_grade("a crash", 0, '<?xml version="1.0"?><doctest><TestSuite>', 139),
     expect_grade("an exit code of its own", 0, case(""), 1),
