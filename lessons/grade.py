@@ -1,8 +1,11 @@
 """The student's tests of one lesson: each gap in a process of its own, so that one that crashes costs no other."""
+import contextlib
 import html
 import json
+import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -15,6 +18,7 @@ LONGEST = 60  # seconds for a gap
 PATIENCE = 4  # seconds until a student hears that the tests still run
 MOST_MESSAGES = 2
 MOST_PRINTED = 2000  # characters of what the student's code prints
+MOST_WRITTEN = 2**26  # bytes of a file that it writes
 CRASH = "\nAn index is out of range, or a loop runs too far."
 ENDLESS_LOOP = re.compile(r"size_t\s+(\w+)\s*=[^;]*;\s*\1\s*>=\s*0\s*;")
 NO_SIZE_BELOW_0 = " A loop down to 0 must not say i >= 0: no size_t is below 0."
@@ -59,17 +63,27 @@ def begun_last(report, gap):
     return html.unescape(names[-1]) if names else f"gap {gap}"
 
 
-def output_of(process, running):
-    """(what a process printed, whether it ended in time). `running()` names what it does."""
-    try:
-        return process.communicate(timeout=PATIENCE)[0], True
-    except subprocess.TimeoutExpired:
+@contextlib.contextmanager
+def started(command, stop, **how):
+    """A process that reads nothing. What it began and left running gets the signal `stop`."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **how) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, stop)
+
+
+def ends_in_time(process, running):
+    """`running()` names what the process does."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENCE)
+        return True
+    with contextlib.suppress(subprocess.TimeoutExpired):
         print(f"still running after {PATIENCE} s (it may take {LONGEST} s): {running()}", file=sys.stderr, flush=True)
-    try:
-        return process.communicate(timeout=LONGEST - PATIENCE)[0], True
-    except subprocess.TimeoutExpired:
-        process.kill()
-        return process.communicate()[0], False
+        process.wait(LONGEST - PATIENCE)
+        return True
+    return False
 
 
 def run_gap(program, gap):
@@ -78,20 +92,24 @@ def run_gap(program, gap):
         test = {"name": name, "passed": False, "notes": [], "messages": [text]}
         return {"gap": gap, "passed": False, "printed": printed, "tests": [test]}
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, tempfile.TemporaryFile() as output:
         report = pathlib.Path(folder) / "report.xml"
         command = [pathlib.Path(program).resolve(), f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8",
-                              errors="replace", env=QUIET_THREADS, cwd=folder) as process:
-            printed, ended = output_of(process, lambda: begun_last(report, gap))
-        printed = printed[-MOST_PRINTED:]
+        # Python runs `preexec_fn` in the new process, which is safe as there is one thread.
+        with started(command, signal.SIGKILL, stdout=output, stderr=output, env=QUIET_THREADS, cwd=folder,
+                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN,) * 2)) as process:
+            ended = ends_in_time(process, lambda: begun_last(report, gap))
+        output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * MOST_PRINTED))  # a character has up to 4 bytes
+        printed = output.read(4 * MOST_PRINTED).decode(errors="replace")[-MOST_PRINTED:]
         if not ended:
             return broken(f"did not end within {LONGEST} s, and was stopped: an endless loop?", begun_last(report, gap))
         try:
             tree = ElementTree.parse(report).getroot()
         except (ElementTree.ParseError, OSError):
             code = process.returncode
-            how = f"by {signal.Signals(-code).name}" + CRASH if code < 0 else f"with exit code {code}"
+            full = f"\nIt wrote more than {MOST_WRITTEN >> 20} MiB: an endless loop that prints?"
+            cause = full if code == -signal.SIGXFSZ else CRASH
+            how = f"by {signal.Signals(-code).name}" + cause if code < 0 else f"with exit code {code}"
             return broken(f"the program ended in the middle of the test, {how}", begun_last(report, gap))
     tests = [test_of(case) for case in tree.iter("TestCase") if case.get("skipped") != "true"]
     passed = bool(tests) and all(test["passed"] for test in tests) and process.returncode == 0
@@ -129,14 +147,17 @@ def grade(lesson, program, answers=""):
             "passed": sum(gap["passed"] for gap in gaps), "of": len(gaps), "gaps": gaps}
 
 
-def takes_solution(text):
-    """True iff a student's file includes another one's answers."""
-    return re.search(r'#\s*include\s*[<"][^">]*solution', text) is not None
+def takes_answers(program, source):
+    """True iff a program's source includes another .cpp file: asks what the compiler read, as text hides it easily."""
+    place = program.parent
+    command = ["ninja", "-t", "deps", f"{place.name}/CMakeFiles/{program.name}.dir/{source}.o"]
+    read = subprocess.run(command, cwd=place.parent, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return len(re.findall(r"\.cpp$", read, re.M)) != 1  # the source itself
 
 
 def not_built(lesson, text):
-    return {"lesson": lesson.number, "name": lesson.name, "built": False, "passed": 0, "of": len(lesson.gaps()), "gaps": [],
-            "message": text}
+    return {"lesson": lesson.number, "name": lesson.name, "built": False,
+            "passed": 0, "of": len(lesson.gaps()), "gaps": [], "message": text}
 
 
 def show(result, file, as_json):

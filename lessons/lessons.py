@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """What ./run lesson and ./run lessons do, and the lessons' tests."""
 import argparse
+import functools
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tomllib
@@ -24,10 +26,12 @@ def said_by_compiler(text):
     return "\n".join(said).strip() or text.strip()
 
 
-def build(folder, *target):
-    """Builds a target; what the compiler said if it failed, else None."""
+def build(folder, *target, seconds=None):
+    """Builds a target; what the compiler said if it failed, else None. Throws after some seconds."""
     command = [BUILD, "--caller-says-why", folder, "--target", *target, "-j", str(os.cpu_count() or 2)]
-    if subprocess.run(command).returncode != 0:
+    with grade.started(command, signal.SIGTERM) as process:  # at which ninja stops its compilers
+        process.wait(seconds)
+    if process.returncode != 0:
         return said_by_compiler((folder / "build.log").read_text(errors="replace"))
 
 
@@ -63,11 +67,10 @@ def show_page(lesson, args):
 def check_answers(lesson, args):
     kind = "solution" if args.solution else "exercise"
     answers = lesson.text(f"{kind}.cpp")
-    if grade.takes_solution(answers):
-        text = "It includes a solution. Write the answers into the gaps."
-    else:
-        text = build(args.build, lesson.target(kind))
+    text = build(args.build, lesson.target(kind))
     program = args.programs / lesson.target(kind)
+    if text is None and not args.solution and grade.takes_answers(program, f"{lesson.folder.name}/exercise.cpp"):
+        text = "It includes another .cpp file. Write the answers into the gaps."
     result = grade.grade(lesson, program, answers) if text is None else grade.not_built(lesson, text)
     grade.show(result, os.path.relpath(lesson.folder / f"{kind}.cpp"), args.json)
     sys.exit(0 if result["passed"] == result["of"] else 1)
@@ -123,7 +126,7 @@ def lessons_command(args):
     if args.handout:
         return write_handout(args.handout.resolve())
     if args.grade:
-        return marks.write(args.grade.resolve(), args.programs, lambda *targets: build(args.build, *targets))
+        return marks.write(args.grade.resolve(), args.programs, functools.partial(build, args.build))
     if args.solved and not args.notebooks:
         sys.exit("run: lessons: --solved goes with --notebooks")
     if args.notebooks:
@@ -199,7 +202,7 @@ def main():
         args.call(args)
     except KeyboardInterrupt:
         sys.exit(130)
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
+    except (RuntimeError, subprocess.SubprocessError) as error:
         sys.exit(f"run: {error}")
 
 

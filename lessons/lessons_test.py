@@ -3,12 +3,14 @@
 import contextlib
 import io
 import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 import xml.etree.ElementTree as ElementTree
 
@@ -136,6 +138,26 @@ def expect_endless():
     return 0
 
 
+def expect_stopped():
+    """Of tests that print without end the last is kept; what tests or a build leave running is not waited for."""
+    before, grade.MOST_WRITTEN, began = (grade.MOST_WRITTEN, lessons.BUILD), 10000, time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        printed = grade.run_gap(script_in(folder, "exec seq 99999"), 1)
+        left = grade.run_gap(script_in(folder, f"(sleep 0.3; touch {folder}/lives; sleep 9) &\n"
+                                       "for word; do file=${word#--out=}; done\n"
+                                       f"cat >\"$file\" <<'END'\n{case('')}\nEND"), 1)
+        lessons.BUILD = script_in(folder, "sleep 9 | cat")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            lessons.build(pathlib.Path(folder), seconds=0.6)
+        lives = (pathlib.Path(folder) / "lives").exists()
+    (grade.MOST_WRITTEN, lessons.BUILD), took = before, time.monotonic() - began
+    if (len(printed["printed"]) != grade.MOST_PRINTED or "SIGXFSZ\\nIt wrote more" not in str(printed["tests"][0])
+            or "\n2200\n" not in printed["printed"] or not left["passed"] or lives or took > 5):
+        print(f"what is stopped: got {printed}, {left}, {lives} and {took} s")
+        return 1
+    return 0
+
+
 def expect_said(what, text, expected):
     if (got := lessons.said_by_compiler(text)) != expected:
         print(f"{what}: expected {expected!r}, got {got!r}")
@@ -152,6 +174,17 @@ def expect_link():
     if found != "[why E[x] lies](01_a.html) and [a gap](source/lessons/01_a/exercise.cpp.html#L2)":
         print(f"links: got {found}")
         return 1
+    return 0
+
+
+def expect_changed():
+    """A page is made of more than its text."""
+    with tempfile.TemporaryDirectory() as folder:
+        lesson, _ = lesson_in(folder)
+        os.utime(lesson.folder / "lesson.cpp", (2**32, 2**32))
+        if (got := pages.changed(lesson)) != 2**32:
+            print(f"a page that is out of date: got {got}")
+            return 1
     return 0
 
 
@@ -217,38 +250,54 @@ def expect_causes():
 def expect_marks():
     """A class: answers that pass, that are those of the exercise, that do not compile, that crash, and none."""
     files = {"ann": "int x;", "bob": pages.HERE.joinpath("03_tape/exercise.cpp").read_text(), "cy": "no",
-             "dee": '#include "solution.cpp"', "eve": "crash", "fay": None}
+             "dee": '#define A "solution.cpp"\n#include A', "eve": "crash", "fay": None, "gus": "link", "hal": "slow"}
     with tempfile.TemporaryDirectory() as folder:
-        students, program = pathlib.Path(folder) / "class", pathlib.Path(folder) / "lesson_03_graded"
+        students, programs = pathlib.Path(folder) / "class", pathlib.Path(folder) / "lessons"
+        program, source = programs / "lesson_03_graded", programs / "graded/03/exercise.cpp"
+        for file in (programs / "solution.cpp", students / "eve/03_tape/exercise.cpp"):
+            file.parent.mkdir(parents=True)
+            file.write_text("")
+        (pathlib.Path(folder) / "build.ninja").write_text(
+            "rule preprocess\n  command = c++ -E -MD -MF d -Ilessons $in -o $out\n  depfile = d\n  deps = gcc\n"
+            f"build lessons/CMakeFiles/{program.name}.dir/graded/03/exercise.cpp.o: preprocess {source}\n")
         for student, text in files.items():
             file = students / student / ("lessons/03_tape" if student == "eve" else "03_tape") / "exercise.cpp"
-            file.parent.mkdir(parents=True)
+            file.parent.mkdir(parents=True, exist_ok=True)
             if text is not None:
                 file.write_text(text)
         script_in(folder, "for word; do file=${word#--out=}; done\n[ \"$PWD\" = \"${file%/*}\" ] || exit 1\n"
-                  f"grep -q crash '{folder}/graded/03/exercise.cpp' && kill -SEGV $$\n"
+                  f"grep -q crash '{source}' && kill -SEGV $$\n"
                   f"cat >\"$file\" <<'END'\n{case('')}\nEND").rename(program)
 
-        def build(*targets):
-            source = pathlib.Path(folder) / "graded/03/exercise.cpp"
-            fails = targets == ("lesson_03_graded",) and source.read_text() == "no"
-            return f"{source}:1:1: error: 'no' has no type" if fails else None
+        def build(*targets, seconds=None):
+            if targets != (program.name,):
+                return write(students, None)  # at the same time
+            if (text := source.read_text()) == "slow":
+                raise subprocess.TimeoutExpired("c++", seconds)
+            subprocess.run(["ninja"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+            return {"no": f"In file included from base/error.h\n{source}:1:1: error: 'no' has no type",
+                    "link": "ld: a: undefined reference to `f()'\ncollect2: error: ld returned 1"}.get(text)
+
+        def write(folder, compiles):
+            try:
+                marks.write(folder, programs, lambda *_: compiles, io.StringIO())
+            except RuntimeError as error:
+                faults.append(str(error))
 
         out, said, faults = io.StringIO(), io.StringIO(), []
         with contextlib.redirect_stderr(said):
-            marks.write(students, pathlib.Path(folder), build, out)
-        for broken, compiles in ((students / "fay", None), (students / "none", None), (students, "no space")):
-            try:
-                marks.write(broken, pathlib.Path(folder), lambda *_: compiles, io.StringIO())
-            except RuntimeError as error:
-                faults.append(str(error))
+            marks.write(students, programs, build, out)
+            for broken, compiles in ((students / "fay", None), (students / "none", None), (students, "no space")):
+                write(broken, compiles)
     expected = "student,3,total,of\nann,3 of 3,3,3\n" + "".join(f"{name},0 of 3,0,3\n" for name in
                                                                 list(files)[1:])
     reasons = ["bob, lesson 3: no gap is filled", "cy, lesson 3: it does not compile: exercise.cpp:1:1: error: 'no'",
-               "dee, lesson 3: it includes a solution", "eve, lesson 3: gap 3: the program ended in the middle",
-               "fay, lesson 3: nothing is handed in"]
-    if (out.getvalue() != expected or not all(reason in said.getvalue() for reason in reasons) or len(faults) != 3
-            or "found none" not in faults[0] or "no folder" not in faults[1] or "no space" not in faults[2]):
+               "dee, lesson 3: it includes another .cpp", "eve, lesson 3: gap 3: the program ended in the middle",
+               "fay, lesson 3: nothing is handed in", "eve, lesson 3: handed in twice",
+               "gus, lesson 3: it does not compile: ld: a: undefined", "hal, lesson 3: it does not compile in 120 s"]
+    if (out.getvalue() != expected or not all(reason in said.getvalue() for reason in reasons)
+            or [re.search("somebody else|found none|no folder|no space|$", text).group() for text in faults]
+            != ["somebody else", "found none", "no folder", "no space"]):
         print(f"marks: got {out.getvalue()}{said.getvalue()}{faults}")
         return 1
     return 0
@@ -263,15 +312,6 @@ def expect_hints():
     said = lessons.hint_for(lesson, 2), lessons.hint_for(pages.all_lessons()[0], 1)
     if wrong or "five steps" not in said[0] or "say all there is" not in said[1]:
         print(f"hints: got {wrong} and {said}")
-        return 1
-    return 0
-
-
-def expect_solution_is_seen():
-    found = [grade.takes_solution(text) for text in ('#include "solution.cpp"', '# include "../01_a/solution.cpp"',
-                                                     '#include "exercise.h"  // no solution')]
-    if found != [True, True, False]:
-        print(f"an included solution: got {found}")
         return 1
     return 0
 
@@ -309,12 +349,12 @@ def expect_notebook(what, fault, cells=CELLS, page=PAGE + EXERCISE):
 
 faults = sum([
     expect_link(),
+    expect_changed(),
     expect_handout(),
     expect_site(),
     expect_causes(),
     expect_marks(),
     expect_hints(),
-    expect_solution_is_seen(),
     expect_notebook("a good notebook", None),
     expect_notebook("a block without a cell", "expected a cell 'cpp' for the block that begins with '  double rate",
                     CELLS.replace("# %% cpp\nrate = 0.125\n", "")),
@@ -365,11 +405,13 @@ faults = sum([
     expect_hint(),
     expect_abort(),
     expect_endless(),
+    expect_stopped(),
     expect_said("a compiler's message", "[1/2] Building CXX\nFAILED: a.o\n/usr/bin/c++ -c a.cpp\na.cpp:1:2: error: b\n",
                 "a.cpp:1:2: error: b"),
     expect_said("the linker's message", ": && /usr/bin/c++ a.o\n/usr/bin/ld: a.o: undefined reference to `f()'\n",
                 "/usr/bin/ld: a.o: undefined reference to `f()'"),
-    expect_said("nothing of the compiler", "[0/1] Re-checking\nninja: error: no\n", "[0/1] Re-checking\nninja: error: no"),
+    expect_said("nothing of the compiler", "[0/1] Re-checking\nninja: error: no\n",
+                "[0/1] Re-checking\nninja: error: no"),
     expect_grade("no test case at all", 0, '<?xml version="1.0"?><doctest/>'),
     expect_grade("a crash", 0, '<?xml version="1.0"?><doctest><TestSuite>', 139),
     expect_grade("an exit code of its own", 0, case(""), 1),

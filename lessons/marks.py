@@ -1,13 +1,16 @@
 """./run lessons --grade FOLDER: marks of a class, a CSV line for each student."""
 import csv
+import fcntl
 import re
 import shutil
+import subprocess
 import sys
 
 import grade
 import pages
 
 LONGEST_REASON = 200  # characters
+LONGEST_BUILD = 120  # seconds for a student's file
 
 
 def hand_ins(folder):
@@ -22,6 +25,9 @@ def hand_ins(folder):
         for lesson in pages.all_lessons():
             for place in (student, student / "lessons"):
                 if (file := place / lesson.folder.name / "exercise.cpp").is_file():
+                    if lesson.number in students[student.name]:
+                        print(f"{student.name}, lesson {lesson.number}: handed in twice, the marks are of {file}",
+                              file=sys.stderr)
                     students[student.name][lesson.number] = file
     if not any(students.values()):
         raise RuntimeError(f"lessons: --grade: {expected}, found none in {folder}")
@@ -34,14 +40,20 @@ def marks_of(lesson, file, program, build):
     answers = file.read_text(encoding="utf-8", errors="replace")
     if answers == lesson.text("exercise.cpp"):
         return 0, ["no gap is filled"]
-    if grade.takes_solution(answers):
-        return 0, ["it includes a solution"]
-    source = program.parent / "graded" / lesson.folder.name[:2] / "exercise.cpp"
+    name = f"graded/{lesson.folder.name[:2]}/exercise.cpp"
+    source = program.parent / name
     source.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, source)
-    if (said := build(lesson.target("graded"))) is not None:
-        error = next((line for line in said.splitlines() if "error" in line), said)
+    try:
+        said = build(lesson.target("graded"), seconds=LONGEST_BUILD)
+    except subprocess.TimeoutExpired:
+        return 0, [f"it does not compile in {LONGEST_BUILD} s"]
+    if said is not None:  # the linker's last line, also an error, names no cause
+        error = next((line for cause in ("undefined reference|multiple definition", " error: ")
+                      for line in said.splitlines() if re.search(cause, line)), said)
         return 0, ["it does not compile: " + re.sub(r"^\S*/(?=exercise\.cpp:)", "", error)]
+    if grade.takes_answers(program, name):
+        return 0, ["it includes another .cpp file"]
     result = grade.grade(lesson, program, answers)
     said = {gap["gap"]: [text for test in gap["tests"] for text in test["messages"]] for gap in result["gaps"]
             if not gap["passed"]}
@@ -52,8 +64,14 @@ def marks_of(lesson, file, program, build):
 def write(folder, programs, build, out=sys.stdout):
     """The columns are the lessons that anybody has handed in. Why a gap is not right goes to stderr."""
     students = hand_ins(folder)
+    lock = open(programs / "graded.lock", "w")  # held until this returns
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise RuntimeError("lessons: --grade: somebody else grades in this clone; wait, or use another") from None
     lessons = [lesson for lesson in pages.all_lessons() if any(lesson.number in files for files in students.values())]
-    if (said := build(*(lesson.target("test") for lesson in lessons))) is not None:  # no fault of a student's
+    # Norma, too, so that a student's file alone is compiled within its time.
+    if (said := build(*(lesson.target("exercise") for lesson in lessons))) is not None:  # no fault of a student's
         raise RuntimeError(f"lessons: --grade: the tests do not compile\n{said}")
     table = csv.writer(out, lineterminator="\n")
     table.writerow(["student", *(lesson.number for lesson in lessons), "total", "of"])

@@ -257,7 +257,8 @@ def to_html(text, file, title, pictures, before, after):
     """One self-contained file: pictures, style and formulas are inside."""
     command = ["pandoc", "--from=gfm+tex_math_dollars", "--to=html5", "--mathml", "--standalone", "--self-contained",
                "--no-highlight", f"--template={HERE / 'site' / 'page.html'}", f"--css={HERE / 'site' / 'style.css'}",
-               f"--variable=script={HERE / 'site' / 'page.js'}", f"--resource-path={pictures}", f"--metadata=pagetitle={title}", f"--output={file}"]
+               f"--variable=script={HERE / 'site' / 'page.js'}", f"--resource-path={pictures}",
+               f"--metadata=pagetitle={title}", f"--output={file}"]
     for key, page in (("before", before), ("after", after)):
         if page is not None:
             command += [f"--variable={key}-link={page[0]}", f"--variable={key}-title={page[1]}"]
@@ -298,6 +299,11 @@ def add_search(index, every):
     index.write_text(page, encoding="utf-8")
 
 
+def changed(lesson):
+    """When what a page is made of was last changed."""
+    return max(file.stat().st_mtime for folder in (lesson.folder, HERE / "site") for file in folder.iterdir())
+
+
 def make_pages(lessons, program_of, site, root=HERE.parent):
     """Writes the pages of some lessons into the folder `site`, and those of the others as they are kept, if they are
     newer. Returns what the programs print, by number."""
@@ -310,7 +316,7 @@ def make_pages(lessons, program_of, site, root=HERE.parent):
     for lesson in every:
         page = site / f"{lesson.folder.name}.html"
         made = page.stat().st_mtime if page.exists() else 0
-        if lesson.number not in chosen and made > (lesson.folder / "README.md").stat().st_mtime:
+        if lesson.number not in chosen and made > changed(lesson):
             continue
         at = [other.number for other in every].index(lesson.number)
         neighbours = [(f"{every[i].folder.name}.html", every[i].title) if 0 <= i < len(every) else None
