@@ -67,8 +67,7 @@ TEST_CASE("norma train --config: each wrong line is one line that says where it 
         "norma: train: c.toml:1: expected a line of at most 4000 bytes, got 5007\n");
   CHECK(test::complaint("train --config none.toml") ==
         "norma: train: cannot open none.toml: No such file or directory\n");
-  CHECK(test::complaint("train --config -1") ==
-        "norma: train: cannot open -1: No such file or directory\n");
+  CHECK(test::complaint("train --config -1") == "norma: train: cannot open -1: No such file or directory\n");
 }
 
 TEST_CASE("norma train --config: the command line comes first, also where options exclude each other") {
