@@ -1,5 +1,6 @@
 #include "base/excerpt.h"
 #include "data/image_formats.h"
+#include "data/kept.h"
 
 #include <fmt/format.h>
 
@@ -96,7 +97,8 @@ class JpegReader {
     }
     image.height = info_.output_height;
     image.width = info_.output_width;
-    thread_local std::vector<uint8_t> last_row;
+    static KeptByThread<std::vector<uint8_t>> kept;
+    std::vector<uint8_t>& last_row = kept.get();
     last_row.resize(static_cast<size_t>(image.width * channels));
     std::vector<uint8_t> inks(is_cmyk ? static_cast<size_t>(4 * image.width) : 0);
     for (int c = 0; c < info_.num_components; ++c) {

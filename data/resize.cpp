@@ -1,6 +1,7 @@
 #include "data/resize.h"
 
 #include "base/error.h"
+#include "data/kept.h"
 #include "data/resize_kernels.h"
 
 #include <algorithm>
@@ -83,7 +84,8 @@ void resize_part(const Image& image, const Rectangle& window, int64_t height, in
   if (flips.down) {
     std::reverse(vertical.begin(), vertical.end());
   }
-  thread_local std::vector<uint8_t> wide;  // kept for the next image, so that no memory is asked for
+  static KeptByThread<std::vector<uint8_t>> kept;
+  std::vector<uint8_t>& wide = kept.get();
   resize_part_rows(image,
                    {.top = window.top + first, .left = window.left, .height = last - first, .width = window.width},
                    horizontal, wide);

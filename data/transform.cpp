@@ -4,6 +4,7 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/random.h"
+#include "data/kept.h"
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
@@ -138,7 +139,8 @@ void Transform::write(const Image& image, const AugmentationKey& key, T* output,
   Draw flip(key, DrawFor::flip);
   Flips flips{.across = flip.chance(options_.augmentation.hflip)};
   flips.down = flip.chance(options_.augmentation.vflip);
-  thread_local Image made;  // kept for the next image, so that no memory is asked for
+  static KeptByThread<Image> kept;
+  Image& made = kept.get();
   const Image* source = &image;
   const bool is_in_place = fits_by_resizing() && !options_.augment;
   if (fits_by_resizing()) {

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/parse_number.h"
 #include "data/augment/interpolate_kernels.h"
+#include "data/kept.h"
 
 #include <fmt/format.h>
 
@@ -140,7 +141,8 @@ Image affine(Image image, const std::array<double, 6>& matrix, const AffineOptio
     check(std::isfinite(number), kOp, "matrix: expected finite numbers, got {}", number);
   }
   // The old pixels stay in a buffer that the next image's get, so that no memory is asked for.
-  thread_local Image old;
+  static KeptByThread<Image> kept;
+  Image& old = kept.get();
   std::swap(old, image);
   fill_with(options.fill, old.height, old.width, old.channels, image);
   image.orientation = 1;

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/nearest_name.h"
 #include "base/range.h"
+#include "data/kept.h"
 #include "data/resize.h"
 
 #include <algorithm>
@@ -119,7 +120,8 @@ std::vector<Rectangle> draw_erasing(Draw& draw, int64_t height, int64_t width, c
 
 void random_erasing(float* image, const std::array<int64_t, 3>& sizes, const std::array<int64_t, 3>& strides,
                     const RandomErasingOptions& options, Draw& draw) {
-  thread_local std::vector<float> values;  // kept for the next image
+  static KeptByThread<std::vector<float>> kept;
+  std::vector<float>& values = kept.get();
   for (const auto& [top, left, height, width] : draw_erasing(draw, sizes[1], sizes[2], options)) {
     values.resize(static_cast<size_t>(height * width));
     for (int64_t c = 0; c < sizes[0]; ++c) {
