@@ -27,7 +27,7 @@ struct Attention {
 };
 
 /// Attention of one head: q (L, E), k (S, E), v (S, Ev). The products are scaled by 1 / sqrt(E). `causal`: query i sees
-/// the keys 0 to i alone.
+/// the keys 0 to i alone; with fewer keys than queries, the last queries see all.
 Attention attend(const Rows& q, const Rows& k, const Rows& v, bool causal);
 
 struct AttentionGradients {

@@ -82,10 +82,10 @@ void check_attend(const Head& head, bool causal) {
     slip = "\n  E is the length of a query, not that of a value";
   } else if (causal && near(yours.y, with_scale(head, 0.5, false))) {
     slip = "\n  Your queries see the keys after them";
-  } else if (causal && std::abs(dot(yours.p[0], Row(yours.p[0].size(), 1)) - 1) > 1e-9) {
-    slip = "\n  Your probabilities do not add up to 1: hide keys before the softmax, not after it";
   } else if (causal && yours.p[0][0] == 0) {
     slip = "\n  Query 0 sees key 0";
+  } else if (causal && std::abs(dot(yours.p[0], Row(yours.p[0].size(), 1)) - 1) > 1e-9) {
+    slip = "\n  Your probabilities do not add up to 1: hide keys before the softmax, not after it";
   }
   INFO("\n  ", std::string(causal ? "causal, " : ""), right.size(), " queries and ", head.k.size(2),
        " keys, row 1 of y", ": expected", text_of(right[1]), ", yours", text_of(yours.y[1]), slip);
@@ -129,9 +129,9 @@ TEST_CASE("gap 3: the gradients beside Norma's") {
     const AttentionGradients yours =
         attend_backward(rows_of(head.q), rows_of(head.k), rows_of(head.v), rows_of(p), rows_of(dy));
     const std::string where = causal ? "\n  causal (without a mask you are right), " : "\n  ";
-    INFO(where, "row 1 of dv: expected", text_of(rows_of(head.v.grad())[1]), ", yours", text_of(yours.v[1]),
-         "\n  v[j] stands in y[i] with the factor p[i][j], for every query i");
-    REQUIRE(near(yours.v, rows_of(head.v.grad())));
+    REQUIRE_MESSAGE(near(yours.v, rows_of(head.v.grad())), where, "row 1 of dv: expected",
+                    text_of(rows_of(head.v.grad())[1]), ", yours", text_of(yours.v[1]),
+                    "\n  v[j] stands in y[i] with the factor p[i][j], for every query i");
 
     const auto dq_of = [&](const Tensor& dz, double scale) {
       return rows_of(norma::matmul(dz, head.k.detach()) * scale);
@@ -148,10 +148,10 @@ TEST_CASE("gap 3: the gradients beside Norma's") {
     } else if (near(yours.q, dq_of(p * (dp - norma::mean(dp, {3}, {.keepdim = true})), 0.5))) {
       slip = "\n  The mean that is subtracted is weighted with p";
     }
-    INFO(where, "row 1 of dq: expected", text_of(rows_of(head.q.grad())[1]), ", yours", text_of(yours.q[1]), slip);
-    REQUIRE(near(yours.q, rows_of(head.q.grad())));
-    INFO(where, "row 1 of dk: expected", text_of(rows_of(head.k.grad())[1]), ", yours", text_of(yours.k[1]),
-         "\n  dq is right. k[j] stands in z[i][j] for every query i: add up over the queries");
-    REQUIRE(near(yours.k, rows_of(head.k.grad())));
+    REQUIRE_MESSAGE(near(yours.q, rows_of(head.q.grad())), where, "row 1 of dq: expected",
+                    text_of(rows_of(head.q.grad())[1]), ", yours", text_of(yours.q[1]), slip);
+    REQUIRE_MESSAGE(near(yours.k, rows_of(head.k.grad())), where, "row 1 of dk: expected",
+                    text_of(rows_of(head.k.grad())[1]), ", yours", text_of(yours.k[1]),
+                    "\n  dq is right. k[j] stands in z[i][j] for every query i: add up over the queries");
   }
 }

@@ -63,12 +63,13 @@ TEST_CASE("gap 1: a step with finite gradients") {
   LossScale state{.scale = 8};
   const bool changed = scaled_step(weights, {4, -8}, 0.5, 2, state);
   REQUIRE_MESSAGE(changed, "\n  gradients 4 and -8 are finite: the weights must change, and the result is true");
-  INFO("\n  weights 1 and 2, gradients 4 and -8 of the scaled loss, scale 8, rate 0.5: expected 0.75 and 2.5, yours ",
-       weights[0], " and ", weights[1],
-       std::string(weights[0] == -1       ? "\n  Divide the gradients by the scale"
-                   : weights[0] == 0.875F ? "\n  Yours divides by 16: by the scale of the next step, not of this one"
-                                          : ""));
-  REQUIRE((weights[0] == 0.75 && weights[1] == 2.5));
+  REQUIRE_MESSAGE(
+      (weights[0] == 0.75 && weights[1] == 2.5),
+      "\n  weights 1 and 2, gradients 4 and -8 of the scaled loss, scale 8, rate 0.5: expected 0.75 and 2.5, yours ",
+      weights[0], " and ", weights[1],
+      std::string(weights[0] == -1       ? "\n  Divide the gradients by the scale"
+                  : weights[0] == 0.875F ? "\n  Yours divides by 16: by the scale of the next step, not of this one"
+                                         : ""));
   CHECK_MESSAGE(state.scale == 8, "\n  after 1 good step of 2 the scale must stay 8, yours is ", state.scale);
   scaled_step(weights, {4, -8}, 0.5, 2, state);
   CHECK_MESSAGE(weights[0] == 0.5,
