@@ -98,9 +98,10 @@ def main():
         return
     with tempfile.TemporaryDirectory() as temporary:
         options.folder = options.folder or pathlib.Path(temporary)
-        make_pictures(options.folder, options.pictures, options.width, options.width * 3 // 4)
+        height = options.width * 3 // 4
+        make_pictures(options.folder, options.pictures, options.width, height)
         sizes = [file.stat().st_size for file in options.folder.glob("train/*/*.jpg")]
-        print(f"{len(sizes)} JPEGs of {options.width} x {options.width * 3 // 4}, {statistics.mean(sizes) / 1000:.0f} kB each; "
+        print(f"{len(sizes)} JPEGs of {options.width} x {height}, {statistics.mean(sizes) / 1000:.0f} kB each; "
               f"{options.workers} workers, batches of {options.batch_size}")
         ours = [options.program, options.folder, "--decode", options.decode]
         theirs = [sys.executable, __file__, "--torch", "--folder", options.folder]

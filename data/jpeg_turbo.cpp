@@ -109,7 +109,7 @@ class JpegReader {
       return "it ends early";
     }
     // Scans that are kept are smoothed across blocks, inks are no photographs, and lossless files have no coefficients.
-    // Of scaled colors that more than two pixels in a direction share, libjpeg-turbo 2.1 cuts the wrong width.
+    // libjpeg-turbo 2.1 cuts the wrong width from scaled colors that more than two pixels in a direction share.
     const bool is_cut_well = info_.scale_denom == 1 || std::max(info_.max_h_samp_factor, info_.max_v_samp_factor) <= 2;
     const bool is_part = needed.choose && jpeg_has_multiple_scans(&info_) == 0 && !is_cmyk && is_cut_well &&
                          image.orientation == 1 && info_.Se == DCTSIZE2 - 1;

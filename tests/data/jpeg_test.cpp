@@ -156,7 +156,7 @@ JPEG_TEST_CASE("jpeg: a smaller image has the means of blocks of pixels, and its
   int64_t windows = 0;
   for (const auto& key : nlohmann::json::parse(file.metadata.at("cases")).get<std::vector<std::string>>()) {
     CAPTURE(key);
-    const std::string bytes = text_of(file, key + (file.metadata.contains("pillow") ? ".file" : ""));
+    const std::string bytes = text_of(file, key);
     Image whole;
     decode_image(bytes, "x.jpg", 3, whole);
     const int64_t shorter = std::min(whole.height, whole.width);
