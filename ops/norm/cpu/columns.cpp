@@ -16,8 +16,8 @@ namespace norma::kernels::cpu::HWY_NAMESPACE {
 
 namespace {
 
-/// Rows from which a pivot is taken.
-constexpr int64_t kPivotRows = 8;
+/// Elements of a set from which its pivot is taken: a column of so many rows, or several columns of fewer.
+constexpr int64_t kPivotElements = 8;
 
 /// The forward pass of one thread.
 template <class S, class T = compute_t<S>>
@@ -47,7 +47,7 @@ class ColumnsForward {
       return;
     }
     clear_sums(tile, pivots);
-    const int64_t rows = std::min(kPivotRows, tile.rows);
+    const int64_t rows = std::min(std::max<int64_t>(2, kPivotElements / tile.neighbours), tile.rows);
     for (int64_t i = 0; i < rows; ++i) {
       constexpr double kGoldenRatio = 0.6180339887498949;  // its multiples fill [0, 1) evenly, at no regular distance
       const double place = kGoldenRatio * static_cast<double>(i);

@@ -89,12 +89,32 @@ struct ColumnTile {
       }
       return;
     }
-    for (int64_t set = 0, column = 0; set < sets; ++set) {
-      double total = 0;
-      for (int64_t i = 0; i < neighbours; ++i, ++column) {
-        total += weight == nullptr ? row[column] : static_cast<double>(weight[column]) * row[column];
+    const auto sums = [&](auto term) {
+      constexpr int64_t kParts = 8;  // sums side by side: one alone waits for each of its additions
+      for (int64_t set = 0; set < sets; ++set) {
+        const int64_t first = set * neighbours;
+        const int64_t end = first + neighbours;
+        int64_t column = first + neighbours / kParts * kParts;
+        double total = 0;
+        if (column > first) {
+          double parts[kParts] = {};
+          for (int64_t at = first; at < column; at += kParts) {
+            for (int64_t part = 0; part < kParts; ++part) {
+              parts[part] += term(at + part);
+            }
+          }
+          total = std::accumulate(parts, parts + kParts, 0.0);
+        }
+        for (; column < end; ++column) {
+          total += term(column);
+        }
+        to[set] = total;
       }
-      to[set] = total;
+    };
+    if (weight == nullptr) {
+      sums([&](int64_t column) { return row[column]; });
+    } else {
+      sums([&](int64_t column) { return static_cast<double>(weight[column]) * row[column]; });
     }
   }
 };
