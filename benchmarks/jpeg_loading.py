@@ -116,6 +116,11 @@ def main():
             print(f"{our_name}: {our_rate:.0f} images/s; {their_name}: {their_rate:.0f} images/s; "
                   f"ratio {ratios[-1]:.2f}", flush=True)
         print(f"median ratio {statistics.median(ratios):.2f}")
+        if options.decode == "scaled":
+            said = subprocess.check_output([str(word) for word in [options.program, options.folder, "--psnr", *numbers]])
+            psnr = json.loads(said)
+            print(f"{psnr['differ']} of {options.images} images differ from --decode exact: PSNR {psnr['median']:.1f} dB "
+                  f"in the median, {psnr['lowest']:.1f} at least")
 
 
 main()

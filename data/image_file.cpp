@@ -13,7 +13,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstddef>
+#include <functional>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -109,13 +111,35 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
 
 Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, const NeededPart& needed,
                         Image& image) {
-  if (const std::optional<Rectangle> window = decode(bytes, name, channels, &needed, image)) {
+  // A smaller image shows the part that was chosen in the whole one: a random part of other sizes would be another.
+  std::optional<Rectangle> chosen;
+  int64_t of_height = 0;
+  int64_t of_width = 0;
+  const ChooseWindow once = [&](int64_t height, int64_t width) {
+    if (!chosen) {
+      chosen = needed.choose(height, width);
+      of_height = height;
+      of_width = width;
+    }
+    const auto scaled = [](int64_t at, int64_t from, int64_t to) { return (2 * at * to + from) / (2 * from); };
+    const int64_t top = scaled(chosen->top, of_height, height);
+    const int64_t left = scaled(chosen->left, of_width, width);
+    return Rectangle{.top = top,
+                     .left = left,
+                     .height = scaled(chosen->top + chosen->height, of_height, height) - top,
+                     .width = scaled(chosen->left + chosen->width, of_width, width) - left};
+  };
+  NeededPart part = needed;
+  if (needed.choose) {
+    part.choose = std::cref(once);
+  }
+  if (const std::optional<Rectangle> window = decode(bytes, name, channels, &part, image)) {
     return *window;
   }
   if (needed.upright) {
     turn_upright(image);
   }
-  return needed.choose ? needed.choose(image.height, image.width) : Rectangle{0, 0, image.height, image.width};
+  return needed.choose ? once(image.height, image.width) : Rectangle{0, 0, image.height, image.width};
 }
 
 // EXIF data are a small TIFF: a byte order, 42, the place of a table, and there a count and as many entries of 12

@@ -67,10 +67,10 @@ using ChooseWindow = std::function<Rectangle(int64_t height, int64_t width)>;
 
 /// What is needed of an image.
 struct NeededPart {
-  ChooseWindow choose;   ///< the window; none: all of it
+  ChooseWindow choose;   ///< the window, chosen once; none: all of it
   bool upright = false;  ///< turn_upright() before the window is chosen
   /// 0: the image's own pixels. Else a JPEG is decoded at 1/2, 1/4 or 1/8 of its size if its window then still has so
-  /// many pixels in each direction: the window is chosen again, in the smaller image.
+  /// many pixels in each direction: the window is then the same part of the smaller image, to the nearest pixel.
   int64_t enough = 0;
 };
 

@@ -150,10 +150,12 @@ JPEG_TEST_CASE("jpeg: a window of an image that is turned, and damage below a wi
 
 JPEG_TEST_CASE("jpeg: a smaller image has the means of blocks of pixels, and its windows are parts of it") {
   const Safetensors file = load_safetensors(source_folder() / "tests/reference/jpeg_windows.safetensors");
-  const auto corner = [](int64_t height, int64_t width) {
+  int64_t windows = 0;
+  int64_t chosen = 0;
+  const auto corner = [&](int64_t height, int64_t width) {
+    ++chosen;
     return Rectangle{.top = height * 3 / 4, .left = width * 3 / 4, .height = height / 8, .width = width / 8};
   };
-  int64_t windows = 0;
   for (const auto& key : nlohmann::json::parse(file.metadata.at("cases")).get<std::vector<std::string>>()) {
     CAPTURE(key);
     const std::string bytes = text_of(file, key);
@@ -185,10 +187,18 @@ JPEG_TEST_CASE("jpeg: a smaller image has the means of blocks of pixels, and its
       CHECK(off / static_cast<double>(height * width * 3) < (is_even ? 4 : 40));
 
       Image part;
+      chosen = 0;
       const Rectangle place = decode_window(bytes, "x.jpg", 3, {.choose = corner, .enough = shorter / 8 / times}, part);
-      const Rectangle window = corner(small.height, small.width);
+      CHECK(chosen == 1);  // chosen again, a random part of the smaller image would be another one
+      const Rectangle large = corner(whole.height, whole.width);
+      const auto y = static_cast<double>(small.height) / static_cast<double>(whole.height);
+      const auto x = static_cast<double>(small.width) / static_cast<double>(whole.width);
+      const int64_t top = std::lround(static_cast<double>(large.top) * y);
+      const int64_t left = std::lround(static_cast<double>(large.left) * x);
+      CHECK(place.height == std::lround(static_cast<double>(large.top + large.height) * y) - top);
+      CHECK(place.width == std::lround(static_cast<double>(large.left + large.width) * x) - left);
       CHECK(crop(part, place.top, place.left, place.height, place.width).pixels ==
-            crop(small, window.top, window.left, window.height, window.width).pixels);
+            crop(small, top, left, place.height, place.width).pixels);
       windows += part.height < small.height && part.width < small.width ? 1 : 0;
     }
     Image same;
