@@ -22,10 +22,12 @@ addEventListener('DOMContentLoaded', () => {
   box.oninput = () => {
     const words = box.value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = words.length ? sections.filter(([, , text]) => words.every(word => text.includes(word))) : [];
-    document.getElementById('found').replaceChildren(...found.slice(0, 20).map(([link, title]) => {
+    const list = document.getElementById('found');
+    list.replaceChildren(...found.slice(0, 20).map(([link, title]) => {
       const item = document.createElement('li');
       item.append(Object.assign(document.createElement('a'), {href: link, textContent: title}));
       return item;
     }));
+    if (words.length && !found.length) list.append('nothing found');
   };
 });

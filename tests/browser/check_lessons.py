@@ -53,13 +53,37 @@ def check_page(browser, file, output):
     return faults
 
 
+def check_search(browser, index):
+    """The field of the first page finds sections by words and says so where there are none; a button copies a block."""
+    browser.open(index, 1280)
+    field = browser.find_element("css selector", "input[type=search]")
+    field.send_keys("variance")
+    links = browser.evaluate("[...document.querySelectorAll('#found a')].map(a => a.href)")
+    field.send_keys(" zzz")
+    faults = [] if browser.evaluate("document.getElementById('found').textContent") == "nothing found" else [
+        "the search finds what is not there"]
+    if not links:
+        return [*faults, "the search finds nothing"]
+    browser.get(links[0])
+    if not browser.evaluate("document.getElementById(decodeURIComponent(location.hash.slice(1))) !== null"):
+        faults.append(f"the search leads to {links[0]}, which is not there")
+    allowed = ["clipboardReadWrite", "clipboardSanitizedWrite"]
+    browser.execute_cdp_cmd("Browser.grantPermissions", {"permissions": allowed})
+    browser.find_element("css selector", ".block button").click()
+    copied = browser.execute_async_script("navigator.clipboard.readText().then(arguments[0], arguments[0])")
+    if copied != browser.evaluate("document.querySelector('.block pre').innerText"):
+        faults.append(f"a button copied {copied}")
+    return faults
+
+
 def main():
     site, output = map(pathlib.Path, sys.argv[1:3])
     files = sorted(site.glob("*.html"))
     if not files:
         sys.exit(f"browser: no pages in {site}")
     with Browser() as browser:
-        faults = [fault for file in files for fault in check_page(browser, file, output)]
+        faults = check_search(browser, site / "index.html")
+        faults += [fault for file in files for fault in check_page(browser, file, output)]
     for fault in faults:
         print(f"browser: {fault}")
     print(f"browser: {len(files)} pages of lessons, {len(faults)} faults; pictures in {output}")
