@@ -48,7 +48,7 @@ DTYPES = {"F32": "<f4", "F64": "<f8"}
 CASES = [(model, norm) for model in ("resnet18", "resnet50") for norm in NORMS] + [("convnext_tiny", None)]
 # Model, global pool, norm of queries and keys, layer scale.
 VITS = [(model, pool, qk_norm, scale) for model in ("vit_tiny", "vit_small") for pool in ("token", "avg")
-        for qk_norm in (False, True) for scale in (None, 0.1)]
+        for qk_norm in (False, True) for scale in (None, 0.1)] + [("vit_base_clip", "token", False, None)]
 VIT_SIZE, VIT_PATCH, VIT_LIMIT, VIT_RATE = 24, 8, 1e-9, 0.01
 
 
@@ -178,7 +178,8 @@ def make_vit(name, pool, qk_norm, scale, classes):
     """timm's, in float64, with parameters of which none is 0 or 1."""
     import timm
 
-    model = timm.create_model(f"{name}_patch16_224", img_size=VIT_SIZE, patch_size=VIT_PATCH, num_classes=classes,
+    timm_name = name.replace("_clip", "_patch16_clip_224") if "_clip" in name else f"{name}_patch16_224"
+    model = timm.create_model(timm_name, img_size=VIT_SIZE, patch_size=VIT_PATCH, num_classes=classes,
                               global_pool=pool, qk_norm=qk_norm, init_values=scale).double()
     with torch.no_grad():
         for key, x in model.named_parameters():
@@ -268,7 +269,7 @@ def compare_vits(arguments):
         print("timm is not installed: no vision transformers are compared")
         return 0, 0
     ran, failures = 0, 0
-    print(f"{'model':10} {'pool':5} {'qk-norm':7} {'scale':5} {'mode':5} {'format':13} {'dtype':7} {'tensors':>7}  "
+    print(f"{'model':13} {'pool':5} {'qk-norm':7} {'scale':5} {'mode':5} {'format':13} {'dtype':7} {'tensors':>7}  "
           f"{'distance / limit':>16}  {'norma':>8}  worst tensor", flush=True)
     for case in VITS:
         if arguments.only and case[0] not in arguments.only:
@@ -280,7 +281,7 @@ def compare_vits(arguments):
             tensors, worst, tensor, error = compare_vit(arguments, case, train, channels_last, dtype)
             ran += 1
             failures += not worst <= 1
-            print(f"{case[0]:10} {case[1]:5} {'layer2d' if case[2] else '-':7} {case[3] or '-':5} "
+            print(f"{case[0]:13} {case[1]:5} {'layer2d' if case[2] else '-':7} {case[3] or '-':5} "
                   f"{'train' if train else 'eval':5} {'channels_last' if channels_last else 'contiguous':13} "
                   f"{str(dtype)[6:]:7} {tensors:7}  {worst:16.1e}  {error:8.1e}  {tensor}"
                   f"{'' if worst <= 1 else '  FAILED'}", flush=True)
