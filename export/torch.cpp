@@ -377,7 +377,10 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
     weights = write_torchvision_convnext(parts, state, own_norm, norm);
   }
   const std::string arguments = fmt::format("{}", fmt::join(parts.arguments, ", "));
-  const std::string timm_name = is_vit(name) ? models::network_of(name) + "_patch16_224" : name;
+  const std::string network = models::network_of(name);
+  const std::string timm_name = network == "vit_base_clip" ? "vit_base_patch16_clip_224"
+                                : is_vit(name)             ? network + "_patch16_224"
+                                                           : name;
   const std::string call = timm ? fmt::format("timm.create_model(\"{}\", {})", timm_name, arguments)
                                 : fmt::format("torchvision.models.{}({})", name, arguments);
   const std::string title = fmt::format("{}{} by Norma {} for {}", name, own_norm ? "" : " with norm " + options.norm,

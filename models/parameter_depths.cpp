@@ -35,7 +35,8 @@ std::optional<int64_t> take_number(std::string_view& text) {
 }
 
 Depth place_of(std::string_view name) {
-  for (const std::string_view stem : {"stem.", "conv1.", "bn1.", "cls_token", "pos_embed", "patch_embed."}) {
+  for (const std::string_view stem :
+       {"stem.", "conv1.", "bn1.", "cls_token", "pos_embed", "patch_embed.", "norm_pre."}) {
     if (name.starts_with(stem)) {
       return kStem;
     }

@@ -24,7 +24,7 @@ enum class Family : uint8_t { resnet, convnext, vit };
 /// The features that tell networks apart in their state dicts.
 struct Outline {
   Family family = Family::resnet;
-  bool variant = false;               // ResNet: bottlenecks; ConvNeXt: global response norms
+  bool variant = false;               // ResNet: bottlenecks; ConvNeXt: global response norms; ViT: norm_pre
   std::array<int64_t, 4> blocks{};    // of each stage; a ViT has one
   std::array<int64_t, 4> channels{};  // ConvNeXt and ViT: of each stage
   bool operator==(const Outline&) const = default;
@@ -70,11 +70,11 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
 
 Entry entry(const std::string& name, const VitConfig& config) {
   return {name,
-          {.family = Family::vit, .blocks = {config.depth}, .channels = {config.width}},
+          {.family = Family::vit, .variant = config.pre_norm, .blocks = {config.depth}, .channels = {config.width}},
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<VisionTransformer>(own_name, config, options);
           },
-          {.defaults = {{"eps", std::string(kVitEps)}}},
+          {.defaults = {{"eps", std::string(config.pre_norm ? kPreNormVitEps : kVitEps)}}},
           std::string(kVitNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
            "qkv_bias", "pos_drop", kNormPlacement},
@@ -114,6 +114,7 @@ std::deque<Entry>& entries() {
       entry("vit_tiny", VitConfig{.width = 192, .heads = 3}),
       entry("vit_small", VitConfig{.width = 384, .heads = 6}),
       entry("vit_base", VitConfig{.width = 768, .heads = 12}),
+      entry("vit_base_clip", VitConfig{.width = 768, .heads = 12, .pre_norm = true}),
   };
   return all;
 }
@@ -126,14 +127,16 @@ struct TimmName {
 };
 
 std::optional<TimmName> timm_name(const std::string& name) {
-  for (const char* const pattern : {"vit_%5[a-z]_patch%4d_%4d%n", "deit_%5[a-z]_patch%4d_%4d%n"}) {
+  for (const std::string pattern :
+       {"vit_%5[a-z]_patch%4d_%4d%n", "deit_%5[a-z]_patch%4d_%4d%n", "vit_%5[a-z]_patch%4d_clip_%4d%n"}) {
     std::array<char, 6> size{};
     int patch = 0;
     int image = 0;
     int length = 0;
-    if (std::sscanf(name.c_str(), pattern, size.data(), &patch, &image, &length) == 3 &&
+    if (std::sscanf(name.c_str(), pattern.c_str(), size.data(), &patch, &image, &length) == 3 &&
         static_cast<size_t>(length) == name.size() && patch > 0 && image > 0) {
-      TimmName found{.network = fmt::format("vit_{}", size.data()), .patch = patch, .image = image};
+      const char* const clip = pattern.find("clip") != std::string::npos ? "_clip" : "";
+      TimmName found{.network = fmt::format("vit_{}{}", size.data(), clip), .patch = patch, .image = image};
       const bool is_known = std::ranges::any_of(entries(), [&](const Entry& e) { return e.name == found.network; });
       return is_known ? std::optional(found) : std::nullopt;
     }
@@ -188,9 +191,9 @@ void register_model(const std::string& name, ModelDefinition definition) {
   check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
   check(definition.make != nullptr, "register_model", "make: expected a function, got none");
   nn::parse_norm(definition.own_norm);
-  const std::vector<std::string> known = {"conv_layer",  "small_stem",  "patch_size",         "zero_init_last",
-                                          "layer_scale", "drop_path",   "grad_checkpointing", "global_pool",
-                                          "qk_norm",     kNormPlacement};
+  const std::vector<std::string> known = {"conv_layer",  "small_stem", "patch_size",         "zero_init_last",
+                                          "layer_scale", "drop_path",  "grad_checkpointing", "global_pool",
+                                          "qk_norm",     "qkv_bias",   "pos_drop",           kNormPlacement};
   for (const std::string& option : definition.options) {
     check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
           unknown_name("option", option, known));
@@ -259,7 +262,9 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
 
 std::string recognize_model(const nn::NamedTensors& tensors) {
   Outline outline;
+  bool has_norm_pre = false;  // of a ViT; timm's ConvNeXts may have one, too
   for (const auto& [name, x] : tensors) {
+    has_norm_pre = has_norm_pre || name.starts_with("norm_pre.");
     size_t stage = 0;
     size_t block = 0;
     int length = 0;  // of the matched text
@@ -285,6 +290,7 @@ std::string recognize_model(const nn::NamedTensors& tensors) {
     }
     outline.blocks[stage] = std::max(outline.blocks[stage], static_cast<int64_t>(block) + 1);
   }
+  outline.variant = outline.variant || (outline.family == Family::vit && has_norm_pre);
   for (const Entry& known : entries()) {
     if (!known.registered && known.outline == outline) {
       return known.name;

@@ -55,8 +55,8 @@ struct ModelDefinition {
 /// that no network has.
 void register_model(const std::string& name, ModelDefinition definition);
 
-/// The network that a name stands for: "vit_tiny" for timm's "vit_tiny_patch16_224" and "deit_tiny_patch16_224", any
-/// other name itself.
+/// The network that a name stands for: "vit_tiny" for timm's "vit_tiny_patch16_224" and "deit_tiny_patch16_224",
+/// "vit_base_clip" for "vit_base_patch32_clip_224", any other name itself.
 std::string network_of(const std::string& name);
 
 /// The size of images in timm's name of a ViT, 224 in "vit_tiny_patch16_224"; none for any other name.
@@ -98,7 +98,8 @@ std::string recognize_model(const nn::NamedTensors& tensors);
 std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors& tensors);
 
 /// The names of all networks: resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge,
-/// vit_tiny … vit_base, and the registered ones. timm's names of a ViT (network_of()) work wherever these do.
+/// vit_tiny … vit_base, vit_base_clip, and the registered ones. timm's names of a ViT (network_of()) work wherever
+/// these do.
 std::vector<std::string> model_names();
 
 }  // namespace norma::models

@@ -92,6 +92,7 @@ std::vector<Row> make_rows() {
                            {"encoder.ln", "norm", "", "layernorm"},
                            {"", "fc_norm", "", ""},
                            {"", "patch_embed.norm", "", ""},
+                           {"", "norm_pre", "", ""},
                            {"heads.head", "head", "", "classifier"}});
   // Before the row of a ConvNeXt's stem, whose name at Hugging Face is the beginning of this one.
   rows.insert(rows.begin(), {"conv_proj", "patch_embed.proj", "", "embeddings.patch_embeddings.projection"});

@@ -40,17 +40,17 @@ struct Build {
 // Patches of the image by a convolution whose kernel is its stride: (N, C, H, W) → (N, width, H / patch, W / patch).
 class PatchEmbed : public nn::Module {
  public:
-  PatchEmbed(int64_t width, int64_t patch, const ModelOptions& options, const nn::NormChoice& norm,
+  PatchEmbed(const VitConfig& config, int64_t patch, const ModelOptions& options, const nn::NormChoice& norm,
              Generator& generator) {
-    const auto proj =
-        nn::make_conv(options.conv_layer, options.in_channels, width, patch, {.stride = patch, .initialize = false});
+    const auto proj = nn::make_conv(options.conv_layer, options.in_channels, config.width, patch,
+                                    {.stride = patch, .bias = !config.pre_norm, .initialize = false});
     if (options.initialize) {
       nn::default_init_(proj->weight(), proj->bias(), generator);
     }
     proj_ = register_module("proj", ModulePointer(proj));
     const std::vector<nn::NormRule>& rules = options.norm_policy.rules;  // which replace this norm
     if (std::ranges::find(rules, std::string(kPatchNorm), &nn::NormRule::pattern) != rules.end()) {
-      norm_ = register_slot("norm", make_norm(norm, width));
+      norm_ = register_slot("norm", make_norm(norm, config.width));
     }
   }
   Tensor forward(const Tensor& x) override {
@@ -210,8 +210,8 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
   check_options(name, config, options, image_size_, patch);
   Generator generator(options.seed);
   Generator* const start_values = options.initialize ? &generator : nullptr;
-  const auto norm_of = [](const std::string& spec) {
-    return nn::with_default(nn::parse_norm(spec), "eps", std::string(kVitEps));
+  const auto norm_of = [&](const std::string& spec) {
+    return nn::with_default(nn::parse_norm(spec), "eps", std::string(config.pre_norm ? kPreNormVitEps : kVitEps));
   };
   const Build build{.norm = norm_of(options.norm.empty() ? std::string(kVitNorm) : options.norm),
                     .qk_norm = options.qk_norm.empty() || options.qk_norm == "none"
@@ -231,9 +231,12 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
     nn::trunc_normal_(pos_embed_, kInitDeviation, generator);
   }
   patch_embed_ =
-      register_module("patch_embed", std::make_shared<PatchEmbed>(config.width, patch, options, build.norm, generator));
+      register_module("patch_embed", std::make_shared<PatchEmbed>(config, patch, options, build.norm, generator));
   if (options.pos_drop > 0) {
     pos_drop_ = register_module("pos_drop", std::make_shared<nn::Dropout>(options.pos_drop));
+  }
+  if (config.pre_norm) {
+    norm_pre_ = register_slot("norm_pre", make_norm(build.norm, config.width));
   }
   const auto blocks = register_module("blocks", std::make_shared<nn::Sequential>());
   blocks->set_grad_checkpointing(options.grad_checkpointing);
@@ -265,7 +268,8 @@ Tensor VisionTransformer::forward(const Tensor& x) {
   const Tensor tokens = pad(view(patches, {x.size(0), -1, patches.size(3)}), {0, 1, 0}, {0, 0, 0});
   const Tensor positions = add(pos_embed_, pad(cls_token_, {0, 0, 0}, {0, pos_embed_.size(1) - 1, 0}));
   const Tensor placed = add(tokens, positions);
-  Tensor y = (*blocks_)(channels_to_second(unsqueeze(pos_drop_ ? (*pos_drop_)(placed) : placed, 1)));
+  Tensor y = channels_to_second(unsqueeze(pos_drop_ ? (*pos_drop_)(placed) : placed, 1));
+  y = (*blocks_)(norm_pre_ ? (*norm_pre_)(y) : y);
   if (pools_tokens_) {
     y = (*norm_)(mean(narrow(y, 3, 1, y.size(3) - 1), {3}, {.keepdim = true}));
   } else {

@@ -11,8 +11,8 @@
 
 namespace norma::models {
 
-/// eps of every norm in a ViT whose spec names none.
-inline constexpr std::string_view kVitEps = "1e-6";
+/// eps of every norm in a ViT whose spec names none; of one with pre_norm.
+inline constexpr std::string_view kVitEps = "1e-6", kPreNormVitEps = "1e-5";
 /// The norm of a ViT where none is asked for.
 inline constexpr std::string_view kVitNorm = "layer2d";
 /// The place of a norm of the patches, which a ViT has only if a line of the norm policy has this very name.
@@ -24,6 +24,7 @@ struct VitConfig {
   int64_t width = 0;  ///< channels of a token
   int64_t heads = 0;
   int64_t depth = 12;
+  bool pre_norm = false;  ///< norm_pre before the blocks and no bias of patch_embed.proj: CLIP's ViTs, as in timm
 };
 
 class VisionTransformer : public nn::Module {
@@ -40,8 +41,8 @@ class VisionTransformer : public nn::Module {
   /// the start value of ls1.gamma and ls2.gamma. `conv_layer` is for patch_embed.proj; a norm behind it stands at
   /// kPatchNorm. pos_drop is a dropout of the tokens behind their positions, the class token among them.
   ///
-  /// Every norm has eps 1e-6 unless its spec says otherwise. options.norm_policy.placement says where the norms of a
-  /// block's two branches stand, written for the first:
+  /// Every norm has eps 1e-6 (VitConfig::pre_norm: 1e-5) unless its spec says otherwise. options.norm_policy.placement
+  /// says where the norms of a block's two branches stand, written for the first:
   ///   pre      x + ls1 · attn(norm1(x)), which is ViT's own
   ///   post     norm1_post(x + ls1 · attn(x))
   ///   peri     x + ls1 · norm1_out(attn(norm1_in(x)))
@@ -60,7 +61,7 @@ class VisionTransformer : public nn::Module {
   bool pools_tokens_;  ///< the mean of the tokens, not the class token
   Tensor cls_token_, pos_embed_;
   std::shared_ptr<nn::Module> patch_embed_, pos_drop_, blocks_;
-  nn::ChildSlot norm_;  ///< norm, or fc_norm
+  nn::ChildSlot norm_pre_, norm_;  ///< norm_: norm, or fc_norm
   std::shared_ptr<nn::Linear> head_;
 };
 

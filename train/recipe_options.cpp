@@ -156,7 +156,7 @@ std::vector<std::vector<Option>> table() {
           Part::model, kNetwork, kFixed,
           {Option("model", &Recipe::model,
                   "resnet18 … resnet152, convnext_atto … convnext_xlarge, convnextv2_atto … convnextv2_huge, "
-                  "vit_tiny … vit_base",
+                  "vit_tiny … vit_base, vit_base_clip",
                   {.names = models::model_names, .kind = "model"}),
            Option("norm", &Recipe::norm,
                   "{names}; group:8 is 8 groups, group/8 is 8 channels per group; options in brackets: "

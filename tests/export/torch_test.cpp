@@ -208,6 +208,8 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
           std::string::npos);
   }
   CHECK(says({.model = "vit_tiny", .options = {.image_size = 32, .qkv_bias = false}}, "qkv_bias=False"));
+  CHECK(says({.model = "vit_base_patch32_clip_224", .options = {.image_size = 32}},
+             "timm.create_model(\"vit_base_patch16_clip_224\", num_classes=1000, img_size=32, patch_size=32)\n"));
   CHECK(refusal({.model = "convnext_atto", .options = {}, .library = torchvision}) ==
         "export_torch: model: expected a network of torchvision, got convnext_atto; timm has it");
   CHECK(refusal({.model = "resnet18", .options = {.in_channels = 1}, .library = torchvision}) ==

@@ -12,7 +12,8 @@ KEPT = ("resnet18", "resnet50", "convnext_tiny", "vit_tiny")
 MODELS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
           "convnext_tiny", "convnext_small", "convnext_base", "convnext_large")
 
-VITS = ("vit_tiny", "vit_small", "vit_base")
+VITS = {name: f"{name}_patch16_224" for name in ("vit_tiny", "vit_small", "vit_base")}
+VITS["vit_base_clip"] = "vit_base_patch16_clip_224"
 
 
 def timm_name(name):
@@ -37,8 +38,8 @@ def fnv1a(text):
     return value
 
 
-for model in MODELS + VITS:
-    net = timm.create_model(f"{model}_patch16_224") if model in VITS else getattr(torchvision.models, model)()
+for model in (*MODELS, *VITS):
+    net = timm.create_model(VITS[model]) if model in VITS else getattr(torchvision.models, model)()
     lines = []
     for name, x in net.state_dict().items():
         sizes = list(x.shape)

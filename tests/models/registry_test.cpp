@@ -67,7 +67,8 @@ TEST_CASE("models: parameters, tensors, names and sizes of every network") {
       {"resnet152", 60192808, 932, 0xc40d8cc5d5ad5e68},       {"convnext_tiny", 28589128, 182, 0xb1e9ddffa56b8717},
       {"convnext_small", 50223688, 344, 0x5ad0bc7118f75e98},  {"convnext_base", 88591464, 344, 0x07e45b0a69a9f6b1},
       {"convnext_large", 197767336, 344, 0xc8ef95e40272d1e8}, {"vit_tiny", 5717416, 152, 0xed8ed45696b99f47},
-      {"vit_small", 22050664, 152, 0x67ef1eb4ce9fb35e},       {"vit_base", 86567656, 152, 0x7179d64f499b0658}};
+      {"vit_small", 22050664, 152, 0x67ef1eb4ce9fb35e},       {"vit_base", 86567656, 152, 0x7179d64f499b0658},
+      {"vit_base_clip", 86568424, 153, 0x5a9501de3426b4cc}};
   for (const Expected& expected : all) {
     CAPTURE(expected.name);
     const auto model = empty_model(expected.name);
@@ -245,9 +246,9 @@ TEST_CASE("models: weights of linear and convolutional MLPs load each other") {
 
 TEST_CASE("models: names") {
   const std::vector<std::string> names = model_names();
-  CHECK(names.size() == 26);
+  CHECK(names.size() == 27);
   CHECK(names.front() == "resnet18");
-  CHECK(names.back() == "vit_base");
+  CHECK(names.back() == "vit_base_clip");
 }
 
 TEST_CASE("models: error texts") {
@@ -336,6 +337,21 @@ TEST_CASE("models: one of one's own is known by its name, with the options that 
         "norm: unknown norm 'bath'; did you mean 'batch'?");
   CHECK(error_of([&] { register_model("x", {.make = make, .options = {"small_step"}}); }) ==
         "register_model: options: unknown option 'small_step'; did you mean 'small_stem'?");
+}
+
+TEST_CASE("models: a registered network may take each option that a built-in one has") {
+  const std::vector<std::string> options = {"conv_layer",  "small_stem", "patch_size",         "zero_init_last",
+                                            "layer_scale", "drop_path",  "grad_checkpointing", "global_pool",
+                                            "qk_norm",     "qkv_bias",   "pos_drop",           "norm_placement"};
+  static bool has_bias = true;
+  register_model("my_vit", {.make =
+                                [](const ModelOptions& given) {
+                                  has_bias = given.qkv_bias;
+                                  return std::make_shared<nn::Sequential>();
+                                },
+                            .options = options});
+  create_model("my_vit", {.qkv_bias = false, .pos_drop = 0.1});
+  CHECK_FALSE(has_bias);
 }
 
 TEST_CASE("models: a registered network that takes patch_size gets small ones for small images") {

@@ -3,6 +3,7 @@
 #include "error_text.h"
 #include "models/parameter_depths.h"
 #include "models/registry.h"
+#include "models/state_dict_names.h"
 #include "nn/norm/policy.h"
 #include "nn/optim/optimizer.h"
 #include "ops/loss/loss.h"
@@ -28,6 +29,7 @@ using norma::test::random_tensor;
 namespace {
 
 constexpr VitConfig kSmall{.width = 12, .heads = 3, .depth = 2};
+constexpr VitConfig kSmallClip{.width = 12, .heads = 3, .depth = 2, .pre_norm = true};
 
 ModelOptions small_options() {
   return {.num_classes = 3, .in_channels = 2, .patch_size = 4, .image_size = 8, .seed = 1};
@@ -39,8 +41,8 @@ ModelOptions placed(const std::string& placement) {
   return options;
 }
 
-std::shared_ptr<VisionTransformer> small_vit(const ModelOptions& options) {
-  const auto model = std::make_shared<VisionTransformer>("vit", kSmall, options);
+std::shared_ptr<VisionTransformer> small_vit(const ModelOptions& options, const VitConfig& config = kSmall) {
+  const auto model = std::make_shared<VisionTransformer>("vit", config, options);
   model->to(DType::float64);
   return model;
 }
@@ -136,7 +138,8 @@ TEST_CASE("vit: outputs and gradients are timm's") {
   // def fill(x, k):
   //     return torch.sin(0.7 * torch.arange(x.numel(), dtype=torch.float64) + k).reshape(x.shape)
   // m = VisionTransformer(img_size=8, patch_size=4, in_chans=2, num_classes=3, embed_dim=12, depth=2, num_heads=3,
-  //                       **more).double()   # more: global_pool="avg", qk_norm=True, init_values=0.1
+  //                       **more).double()   # more: global_pool="avg", qk_norm=True, init_values=0.1, or
+  //                       # pre_norm=True, norm_layer=partial(timm.layers.LayerNorm, eps=1e-5)
   // with torch.no_grad():
   //     for k, (n, p) in enumerate(m.named_parameters()):
   //         p.copy_(0.3 * fill(p, k) + (1 if n.endswith(("norm.weight", "norm1.weight", "norm2.weight")) else 0))
@@ -151,6 +154,7 @@ TEST_CASE("vit: outputs and gradients are timm's") {
     std::vector<double> output;
     double of_parameters;  ///< sum of the gradients times waves
     double of_input;
+    VitConfig config = kSmall;
   };
   const std::vector<Expected> all = {
       {"",
@@ -178,7 +182,15 @@ TEST_CASE("vit: outputs and gradients are timm's") {
        0.1,
        {0.218555482139327, -1.97672229354328, 1.61979693626917, 0.171479989942319, -1.9066551270268, 1.59410225926996},
        4.55550573856826,
-       -0.0131331041832107}};
+       -0.0131331041832107},
+      {"token",
+       "",
+       0,
+       {0.00034774719956257, -0.671564763375754, 1.43614853870463, 0.000887615227431998, -0.671900409576486,
+        1.43595726520444},
+       2.83395341932723,
+       -0.000443403525522285,
+       kSmallClip}};
   for (const Expected& expected : all) {
     for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
       CAPTURE(expected.pool);
@@ -188,7 +200,7 @@ TEST_CASE("vit: outputs and gradients are timm's") {
       options.global_pool = expected.pool;
       options.qk_norm = expected.qk_norm;
       options.layer_scale = expected.layer_scale;
-      const auto model = small_vit(options);
+      const auto model = small_vit(options, expected.config);
       fill_with_waves(*model);
       model->to(format);
       const Tensor x = copy_of(waves({2, 2, 8, 8}, 100), format).set_requires_grad();
@@ -393,6 +405,10 @@ TEST_CASE("vit: timm's names are those of the same networks") {
   CHECK(network_of("vit_huge_patch14_224") == "vit_huge_patch14_224");
   CHECK(network_of("vit_tiny_patch16_224.augreg") == "vit_tiny_patch16_224.augreg");
   CHECK(network_of("vit_tiny_patch0_224") == "vit_tiny_patch0_224");
+  CHECK(network_of("vit_base_patch32_clip_224") == "vit_base_clip");
+  CHECK(network_of("vit_tiny_patch16_clip_224") == "vit_tiny_patch16_clip_224");
+  CHECK(network_of("vit_base_patch16_clip_quickgelu_224") == "vit_base_patch16_clip_quickgelu_224");
+  CHECK(image_size_in("vit_base_patch16_clip_384") == 384);
   const auto model = create_model("vit_tiny_patch16_384", {.initialize = false});
   const nn::NamedTensors state = model->state_dict();
   CHECK(state[1].second.sizes() == Sizes{1, 577, 192});
@@ -423,6 +439,7 @@ TEST_CASE("vit: parameters by depth are timm's group_matcher's, and tokens have 
   CHECK(of_token.at("blocks.1.attn.qkv.bias") == 2);
   CHECK(of_token.at("norm.weight") == 2);
   CHECK(of_token.at("head.weight") == 3);
+  CHECK(parameter_depths(*small_vit(small_options(), kSmallClip)).at("norm_pre.weight") == 0);
   const auto groups = nn::parameter_groups(*model, 0.05);
   std::set<std::string> decayed;
   for (const auto& [name, x] : groups.at(0).parameters) {
@@ -457,6 +474,23 @@ TEST_CASE("vit: one policy changes the norms of chosen places") {
   };
   CHECK(module_at(*pooled("instance"), "fc_norm").name() == "LayerNorm2d(192, eps=1e-06)");  // one pixel
   CHECK(module_at(*pooled("group:4"), "fc_norm").name() == "GroupNorm(4, 192, eps=1e-06)");
+}
+
+TEST_CASE("vit: CLIP's has norm_pre, which a policy changes, and is told from the others by it") {
+  ModelOptions options{.num_classes = 4, .patch_size = 8, .image_size = 16, .initialize = false};
+  options.norm_policy = nn::parse_norm_policy("\"norm_pre\" = \"rms2d\"\n", "p.toml");
+  const auto model = create_model("vit_base_clip", options);
+  CHECK(module_at(*model, "norm_pre").name() == "RMSNorm2d(768, eps=1e-05)");
+  CHECK(module_at(*model, "blocks.3.norm1").name() == "LayerNorm2d(768, eps=1e-05)");
+  nn::NamedTensors state = model->state_dict();
+  CHECK(recognize_model(state) == "vit_base_clip");
+  CHECK(is_in_network("norm_pre.weight"));
+  std::erase_if(state, [](const auto& tensor) { return tensor.first.starts_with("norm_pre."); });
+  CHECK(recognize_model(state) == "vit_base");
+  // timm's ConvNeXts whose norm stands before the pooling have a tensor of this name.
+  nn::NamedTensors convnext = create_model("convnext_tiny", {.initialize = false})->state_dict();
+  convnext.emplace_back("norm_pre.weight", zeros({768}));
+  CHECK(recognize_model(convnext) == "convnext_tiny");
 }
 
 TEST_CASE("vit: a norm of the patches stands where a line of the policy has its name") {

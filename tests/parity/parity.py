@@ -8,7 +8,8 @@ plus 1e-5. Needs torch and torchvision (Debian: python3-torch python3-torchvisio
 Where timm is installed, its vision transformers follow. In float64, no number of a tensor, nor of the output after a
 step of gradient descent, may be further from timm's than 1e-9 of the tensor's largest, or of 1e-4 of the largest
 gradient where that is more: attention does not depend on the bias of k_norm, whose gradient is rounding. In float32,
-the largest distance may be at most 4 times PyTorch's own, plus 1e-5, by the same measure.
+the largest distance may be at most 4 times PyTorch's own, plus 1e-5, by the same measure. With --onnx, the file of each
+in the opsets 18, 21 and 23 must pass `norma export --check`, for which NORMA_PYTHON names a Python with onnxruntime.
 
     ./run build && python3 tests/parity/parity.py
     python3 tests/parity/parity.py --only resnet50 --only convnext_tiny --size 96
@@ -48,8 +49,9 @@ DTYPES = {"F32": "<f4", "F64": "<f8"}
 CASES = [(model, norm) for model in ("resnet18", "resnet50") for norm in NORMS] + [("convnext_tiny", None)]
 # Model, global pool, norm of queries and keys, layer scale.
 VITS = [(model, pool, qk_norm, scale) for model in ("vit_tiny", "vit_small") for pool in ("token", "avg")
-        for qk_norm in (False, True) for scale in (None, 0.1)]
+        for qk_norm in (False, True) for scale in (None, 0.1)] + [("vit_base_clip", "token", False, None)]
 VIT_SIZE, VIT_PATCH, VIT_LIMIT, VIT_RATE = 24, 8, 1e-9, 0.01
+OPSETS = (18, 21, 23)
 
 
 def write_safetensors(path, tensors):
@@ -178,7 +180,8 @@ def make_vit(name, pool, qk_norm, scale, classes):
     """timm's, in float64, with parameters of which none is 0 or 1."""
     import timm
 
-    model = timm.create_model(f"{name}_patch16_224", img_size=VIT_SIZE, patch_size=VIT_PATCH, num_classes=classes,
+    timm_name = name.replace("_clip", "_patch16_clip_224") if "_clip" in name else f"{name}_patch16_224"
+    model = timm.create_model(timm_name, img_size=VIT_SIZE, patch_size=VIT_PATCH, num_classes=classes,
                               global_pool=pool, qk_norm=qk_norm, init_values=scale).double()
     with torch.no_grad():
         for key, x in model.named_parameters():
@@ -193,16 +196,19 @@ def make_vit(name, pool, qk_norm, scale, classes):
     return model
 
 
-def run_vit(arguments, case, weights, x, grad_output, train, channels_last, folder):
+def norma_words(case, classes):
+    """The options that describe the network."""
     name, pool, qk_norm, scale = case
+    return ["--model", name, "--num-classes", str(classes), "--patch-size", str(VIT_PATCH), "--global-pool", pool,
+            *(["--qk-norm", "layer2d"] if qk_norm else []), *(["--layer-scale", str(scale)] if scale else [])]
+
+
+def run_vit(arguments, case, weights, x, grad_output, train, channels_last, folder):
     write_safetensors(folder / "weights.safetensors", weights)
     write_safetensors(folder / "input.safetensors", {"input": x, "grad_output": grad_output})
-    command = [arguments.norma, "run", "--model", name, "--num-classes", str(grad_output.shape[1]), "--backward",
-               "--precision", str(x.dtype), "--patch-size", str(VIT_PATCH), "--global-pool", pool,
-               "--weights", folder / "weights.safetensors", "--input", folder / "input.safetensors",
-               "--output", folder / "output.safetensors"]
-    command += ["--qk-norm", "layer2d"] if qk_norm else []
-    command += ["--layer-scale", str(scale)] if scale else []
+    command = [arguments.norma, "run", *norma_words(case, grad_output.shape[1]), "--backward",
+               "--precision", str(x.dtype), "--weights", folder / "weights.safetensors",
+               "--input", folder / "input.safetensors", "--output", folder / "output.safetensors"]
     command += ["--train"] if train else []
     command += ["--channels-last"] if channels_last else []
     run = subprocess.run(command, capture_output=True, text=True)
@@ -262,13 +268,32 @@ def compare_vit(arguments, case, train, channels_last, dtype):
     return len(ours), worst, tensor, distance_of_worst
 
 
+def check_onnx(arguments, case):
+    """The number of opsets in which onnxruntime does not agree."""
+    torch.manual_seed(arguments.seed)
+    model = make_vit(*case, classes=10).float()
+    failures = 0
+    with tempfile.TemporaryDirectory() as name:
+        weights = pathlib.Path(name) / "weights.safetensors"
+        write_safetensors(weights, {key: y.detach().numpy() for key, y in model.named_parameters()})
+        for opset in OPSETS:
+            run = subprocess.run([arguments.norma, "export", *norma_words(case, 10), "--img-size", str(VIT_SIZE),
+                                  "--checkpoint", weights, "--opset", str(opset), "--check",
+                                  "--output", weights.with_name(f"{opset}.onnx")], capture_output=True, text=True)
+            failures += run.returncode != 0
+            said = (run.stdout if run.returncode == 0 else run.stderr).strip().splitlines()[-1]
+            print(f"{case[0]:13} {case[1]:5} {'layer2d' if case[2] else '-':7} {case[3] or '-':5} "
+                  f"{said.split('; ', 1)[-1]}, opset {opset}{'' if run.returncode == 0 else '  FAILED'}", flush=True)
+    return failures
+
+
 def compare_vits(arguments):
     """(number of cases, number of failures)"""
     if not importlib.util.find_spec("timm"):
         print("timm is not installed: no vision transformers are compared")
         return 0, 0
     ran, failures = 0, 0
-    print(f"{'model':10} {'pool':5} {'qk-norm':7} {'scale':5} {'mode':5} {'format':13} {'dtype':7} {'tensors':>7}  "
+    print(f"{'model':13} {'pool':5} {'qk-norm':7} {'scale':5} {'mode':5} {'format':13} {'dtype':7} {'tensors':>7}  "
           f"{'distance / limit':>16}  {'norma':>8}  worst tensor", flush=True)
     for case in VITS:
         if arguments.only and case[0] not in arguments.only:
@@ -280,10 +305,12 @@ def compare_vits(arguments):
             tensors, worst, tensor, error = compare_vit(arguments, case, train, channels_last, dtype)
             ran += 1
             failures += not worst <= 1
-            print(f"{case[0]:10} {case[1]:5} {'layer2d' if case[2] else '-':7} {case[3] or '-':5} "
+            print(f"{case[0]:13} {case[1]:5} {'layer2d' if case[2] else '-':7} {case[3] or '-':5} "
                   f"{'train' if train else 'eval':5} {'channels_last' if channels_last else 'contiguous':13} "
                   f"{str(dtype)[6:]:7} {tensors:7}  {worst:16.1e}  {error:8.1e}  {tensor}"
                   f"{'' if worst <= 1 else '  FAILED'}", flush=True)
+        if arguments.onnx:
+            ran, failures = ran + len(OPSETS), failures + check_onnx(arguments, case)
     return ran, failures
 
 
@@ -295,6 +322,7 @@ def main():
     parser.add_argument("--size", type=int, default=64, help="image height; the width is 3/4 of it")
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--onnx", action="store_true", help="also `norma export --check` of each vision transformer")
     arguments = parser.parse_args()
     if not arguments.norma.exists():
         sys.exit(f"parity: {arguments.norma} does not exist; build it first: ./run build")
