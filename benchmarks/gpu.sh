@@ -13,21 +13,24 @@ usage() {
   cat <<'TEXT'
 parts, in the order in which they run without any:
   build        configures and builds Norma with CUDA; what the GPU and its libraries are
+  steps        steps of ResNet-50 with each norm, where batch norm's go, ConvNeXt-T, ViT-S, at batch size 128: Norma
+  compile      the same with torch.compile, which launches CUDA graphs: PyTorch
+  bench-norms  each norm beside a copy: Norma
+  large        norms and other kernels on tensors of more than 2^32 elements
+  gradients    numeric gradients, which take a GPU minutes, and the tests of attention and of ViT
+  sanitizer    compute-sanitizer over the tests of the kernels, with memory of its own for each tensor, and over those of
+               graphs, which need larger blocks: racecheck, synccheck, memcheck, initcheck
   tests        all tests on the GPU (ctest -L '^gpu$')
   graphs       ResNet-50 with and without a CUDA graph for each step, at batch sizes 32 and 128: Norma
   copies       images that travel as bytes, as float32, and not at all (norma bench): Norma
   plans        plans of convolutions that are timed, and those that cuDNN's heuristics choose: Norma
   train        ResNet-50 and ConvNeXt-T with batch, layer2d and group norm on Fashion-MNIST
-  bench-norms  each norm beside a copy: Norma
-  norms        the same: PyTorch
+  norms        each norm beside a copy: PyTorch
   ceilings     copies, matrix products and convolutions: PyTorch
   bench-256    training and inference of whole networks, and their memory, at batch size 256: Norma
   nets-256     the same: PyTorch
   bench-64     at batch size 64: Norma
   nets-64      the same: PyTorch
-  compile      the same at batch size 256 with torch.compile, which launches CUDA graphs
-  sanitizer    compute-sanitizer over the tests of the kernels, with memory of its own for each tensor, and over those of
-               graphs, which need larger blocks: memcheck, racecheck, initcheck, synccheck
   table        Norma beside PyTorch, of the results that are there
 TEXT
 }
@@ -50,6 +53,7 @@ norma=$build/cli/norma
 peer=benchmarks/pytorch_gpu.py
 resnet=(--models resnet50 --norms batch,group:32,layer2d)
 convnext=(--models convnext_tiny,convnext_base)
+compiled=(--formats channels_last --precisions amp_bfloat16 --modes train -b 128 --compile reduce-overhead)
 code=0
 
 do_or_print() {  # do_or_print [NAME=VALUE…] COMMAND…: without a GPU, Norma's commands must come as far as to miss it
@@ -111,7 +115,7 @@ tests() {
 
 sanitizer() {
   local tool program
-  for tool in memcheck racecheck initcheck synccheck; do
+  for tool in racecheck synccheck memcheck initcheck; do
     for program in core ops; do
       sanitize "$tool" "$program" 0 '--test-case=cuda *' '--test-case-exclude=cuda graph: *'
     done
@@ -161,6 +165,28 @@ benched() {  # benched FILE [NAME=VALUE…] -- OPTION…: the steps of networks 
   mkdir -p "$(dirname "$file")"
   do_or_print "${environment[@]}" "$norma" bench --device cuda --bench train --channels-last --opt sgd --precision amp_bfloat16 \
     --num-warm-iter 5 --num-bench-iter 40 --quiet --results-file "$file" "$@"
+}
+
+steps() {
+  benched steps/resnet50.json -- --model resnet50 --norm batch,layer2d,group:32 -b 128
+  do_or_print "$norma" bench --device cuda --bench train --channels-last --opt sgd --precision amp_bfloat16 --model resnet50 \
+    --norm batch -b 128 --detail --quiet
+  benched steps/others.json -- --model convnext_tiny,vit_small -b 128
+  do_or_print python3 benchmarks/gpu_runs.py "$out/steps"
+}
+
+large() {
+  do_or_print env NORMA_DEVICE=cuda timeout 120 "$build/tests/test_ops" "--test-case=large: *"
+}
+
+gradients() {
+  local chosen=(--test-dir "$build" -L '^gpu$' -R 'gradients|finite differences|[Aa]ttention|[Vv]i[tT]')
+  if [ -n "$dry_run" ]; then
+    ctest "${chosen[@]}" -N | tail -n 1
+  else
+    ctest "${chosen[@]}" --no-tests=error -j "$(nproc)" --timeout "${GRADIENT_SECONDS:-240}" >"$out/gradients.txt" 2>&1 || code=1
+    tail -n 40 "$out/gradients.txt"
+  fi
 }
 
 graphs() {
@@ -223,8 +249,10 @@ for part in "${parts[@]}"; do
   case $part in
     build) build || code=1 ;;
     tests) needs "$build"/tests/test_{core,ops,nn,models,train} && tests ;;
+    large) needs "$build/tests/test_ops" && large ;;
+    gradients) needs "$build"/tests/test_{core,ops,nn,models} && gradients ;;
     sanitizer) needs "$build"/tests/test_{core,ops,train} && sanitizer ;;
-    graphs | copies | plans) needs "$norma" && "$part" ;;
+    steps | graphs | copies | plans) needs "$norma" && "$part" ;;
     train) needs "$norma" && train ;;
     bench-norms) needs "$norma" && bench_norms ;;
     bench-256 | bench-64) needs "$norma" && bench "${part#bench-}" ;;
@@ -233,8 +261,8 @@ for part in "${parts[@]}"; do
       --shapes 64x256x56,64x512x28,64x2048x7,64x96x56,64x192x28,64x384x14,64x768x7,256x64x112 --json "$out/norms.json" ;;
     nets-256 | nets-64) nets "${part#nets-}" ;;
     compile)
-      do_or_print python3 "$peer" nets "${resnet[@]}" --formats channels_last --precisions amp_bfloat16 -b 256 --compile reduce-overhead --json "$out/compile_resnet50.json"
-      do_or_print python3 "$peer" nets --models convnext_tiny --formats channels_last --precisions amp_bfloat16 -b 256 --compile reduce-overhead --json "$out/compile_convnext.json" ;;
+      do_or_print python3 "$peer" nets "${resnet[@]}" "${compiled[@]}" --json "$out/compile_resnet50.json"
+      do_or_print python3 "$peer" nets --models convnext_tiny,vit_small "${compiled[@]}" --json "$out/compile_others.json" ;;
     table) do_or_print python3 benchmarks/gpu_table.py "$out" ;;
     *) echo "gpu.sh: unknown part $part" >&2; usage >&2; exit 2 ;;
   esac

@@ -40,8 +40,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 RESNET = [(8, 64, 112), (8, 256, 56), (16, 512, 28), (32, 1024, 14), (64, 2048, 7)]
 CONVNEXT = [(16, 96, 56), (32, 192, 28), (64, 384, 14), (128, 768, 7)]
 NORMS = {"layer2d": CONVNEXT, "batch": RESNET, "group:32": RESNET[1:]}
-# More channels than the kernels of pixels take: the general walk, which goes over memory as slowly as it looks.
-ANY = {"norm": "layer2d", "layout": "contiguous", "dtype": "float32", "shape": [8, 2304, 7, 7]}
+# More channels than any network of ours has.
+MANY = {"norm": "layer2d", "layout": "contiguous", "dtype": "float32", "shape": [64, 2304, 7, 7]}
+# Planes shorter than a warp: backward takes the general walk, which goes over memory as slowly as it looks.
+ANY = {"norm": "group:32", "layout": "contiguous", "dtype": "float32", "shape": [64, 2048, 5, 5]}
 # The cases of --paths, by a kernel that only their path launches.
 PATHS = {
     "normalize_rows<bfloat16, 3, false, true>": ("layer2d", "channels_last", "bfloat16", (128, 768, 7, 7)),
@@ -55,7 +57,8 @@ PATHS = {
     "write_set_gradients<bfloat16, 8, false, float>": ("batch", "contiguous", "bfloat16", (16, 512, 28, 28)),
     "write_set_gradients<bfloat16, 8, true, float>": ("batch", "contiguous", "bfloat16", (64, 2048, 7, 7)),
     "write_run_gradients<float, 4, false, float>": ("group:32", "contiguous", "float32", (16, 512, 28, 28)),
-    "any_apply<float>": ("layer2d", "contiguous", "float32", tuple(ANY["shape"])),
+    "normalize_pixels<float, 4, true>": ("layer2d", "contiguous", "float32", tuple(MANY["shape"])),
+    "any_input_gradients<float, float>": ("group:32", "contiguous", "float32", tuple(ANY["shape"])),
 }
 # Passes over x's size that a pass of the norm must make, forward and backward. A set of batch or group norm is read
 # once for its statistics and once for y, unless the registers of a block hold it (rows, in one launch).
@@ -72,8 +75,7 @@ def cases():
             for dtype in ("bfloat16", "float32"):
                 for n, channels, side in shapes:
                     yield {"norm": norm, "layout": layout, "dtype": dtype, "shape": [n, channels, side, side]}
-        if norm == ANY["norm"]:
-            yield ANY
+        yield from (case for case in (MANY, ANY) if case["norm"] == norm)
 
 
 def key(row):

@@ -72,20 +72,38 @@ class BlockTeam {
 
   template <class T>
   NORMA_DEVICE T sum(T value) const {
-    T unused = 0;
-    sum(value, unused);
+    T* of_warps = reinterpret_cast<T*>(shared_);
+    value = LaneTeam().sum(value);
+    if (lane() == 0) {
+      of_warps[thread() / kWarp] = value;
+    }
+    sync_threads();
+    value = 0;
+    for (int i = 0; i < threads() / kWarp; ++i) {
+      value += of_warps[i];
+    }
+    sync_threads();  // before the next sum is put in its place
     return value;
   }
   /// Two sums at a time.
   template <class T>
   NORMA_DEVICE void sum(T& a, T& b) const {
+    struct alignas(2 * sizeof(T)) Pair {
+      T a;
+      T b;
+    };
+    Pair* of_warps = reinterpret_cast<Pair*>(shared_);
     LaneTeam().sum(a, b);
-    put(static_cast<double>(a), static_cast<double>(b));
+    if (lane() == 0) {
+      of_warps[thread() / kWarp] = {a, b};
+    }
+    sync_threads();
     a = 0;
     b = 0;
     for (int i = 0; i < threads() / kWarp; ++i) {
-      a += static_cast<T>(shared_[2 * i]);
-      b += static_cast<T>(shared_[2 * i + 1]);
+      const Pair pair = of_warps[i];
+      a += pair.a;
+      b += pair.b;
     }
     sync_threads();  // before the next sum is put in its place
   }

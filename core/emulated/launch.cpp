@@ -27,6 +27,8 @@ constexpr size_t kCanaryBytes = 256;
 std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
 std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
 std::atomic<int> resident_of_all = LaunchChecks{}.resident_blocks;
+std::atomic<int> processors_of_all = LaunchChecks{}.processors;
+std::atomic<int64_t> end_blocks_of_all = LaunchChecks{}.end_blocks;
 std::atomic<int64_t> launches_of_all;
 std::atomic<int64_t> threads_of_all;
 
@@ -286,9 +288,15 @@ void set_launch_checks(const LaunchChecks& checks) {
   order_seed_of_all = checks.order_seed;
   poison_of_all = checks.poison_shared_memory;
   resident_of_all = checks.resident_blocks;
+  processors_of_all = checks.processors;
+  end_blocks_of_all = checks.end_blocks;
 }
 LaunchChecks launch_checks() {
-  return {.order_seed = order_seed_of_all, .poison_shared_memory = poison_of_all, .resident_blocks = resident_of_all};
+  return {.order_seed = order_seed_of_all,
+          .poison_shared_memory = poison_of_all,
+          .resident_blocks = resident_of_all,
+          .processors = processors_of_all,
+          .end_blocks = end_blocks_of_all};
 }
 
 void wait_for_block() {
@@ -307,14 +315,17 @@ void run_grid(int64_t blocks, int threads, size_t shared_bytes, void (*body)(voi
   const Access access;  // a dispatcher has opened memory before; a launch by hand has not
   ++launches_of_all;
   threads_of_all += blocks * threads;
-  const bool backwards = (launch_checks().order_seed & 1U) != 0;
+  const LaunchChecks checks = launch_checks();
+  const bool backwards = (checks.order_seed & 1U) != 0;
+  const int64_t all_run = checks.end_blocks == 0 ? blocks : std::min(blocks, 2 * checks.end_blocks);
   // Races between blocks are seen where one runner has all of them.
-  const int64_t grain = races_are_watched() ? blocks : std::max<int64_t>(1, 1024 / threads);
-  parallel_for(0, blocks, grain, [&](int64_t begin, int64_t end) {
+  const int64_t grain = races_are_watched() ? all_run : std::max<int64_t>(1, 1024 / threads);
+  parallel_for(0, all_run, grain, [&](int64_t begin, int64_t end) {
     BlockRunner& runs = runner();
     runs.prepare(blocks, threads, shared_bytes, body, context);
     for (int64_t i = begin; i < end; ++i) {
-      runs.run(backwards ? blocks - 1 - i : i);
+      const int64_t block = i < all_run / 2 ? i : blocks - all_run + i;
+      runs.run(backwards ? blocks - 1 - block : block);
     }
   });
 }

@@ -16,6 +16,10 @@ struct LaunchChecks {
   bool poison_shared_memory = true;
   /// Blocks of 128 threads that a multiprocessor is said to run at the same time; a GPU has a number for each kernel.
   int resident_blocks = 8;
+  /// Multiprocessors. With very many, each block of a kernel has one step of its loop.
+  int processors = 2;
+  /// Not 0: only so many blocks at each end of a launch run, for tensors that are too large to go over.
+  int64_t end_blocks = 0;
 };
 /// Sets the checks of all launches from now on, on all threads.
 void set_launch_checks(const LaunchChecks& checks);

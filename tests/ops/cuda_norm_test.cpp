@@ -46,9 +46,9 @@ std::vector<SpecCase> cases() {
 /// behind a plane, the most channels that these kernels take, and one more.
 std::vector<SpecCase> cases_of_pixels() {
   std::vector<SpecCase> all;
-  for (const Sizes& sizes :
-       {Sizes{2, 200, 7, 7}, Sizes{1, 776, 7, 7}, Sizes{1, 390, 14, 14}, Sizes{2, 12, 15, 15}, Sizes{1, 1100, 3, 2},
-        Sizes{1, 1100, 5, 5}, Sizes{1, 2048, 4, 4}, Sizes{1, 2049, 4, 4}, Sizes{1, 3, 40, 33}, Sizes{1, 96, 20, 18}}) {
+  for (const Sizes& sizes : {Sizes{2, 200, 7, 7}, Sizes{1, 776, 7, 7}, Sizes{1, 390, 14, 14}, Sizes{2, 12, 15, 15},
+                             Sizes{1, 1100, 3, 2}, Sizes{1, 1100, 5, 5}, Sizes{1, 2048, 4, 4}, Sizes{1, 2304, 7, 7},
+                             Sizes{1, 4000, 4, 4}, Sizes{1, 4001, 2, 2}, Sizes{1, 3, 40, 33}, Sizes{1, 96, 20, 18}}) {
     all.push_back({"layer2d", sizes, {.reduce = {1}, .affine = {1}, .eps = 1e-6}});
   }
   return all;

@@ -22,6 +22,7 @@ struct LaunchContext {
   uint32_t begin = 0;            ///< the moment before its first access
   bool races = true;             ///< whether races are looked for
   bool several_threads = false;  ///< of the host: races between blocks are not looked for
+  bool some_blocks = false;      ///< others are left out: what these would have written counts as written
 };
 
 /// Memory that an access found, and where the host reads it.

@@ -50,28 +50,36 @@ std::vector<std::byte> packed(const Launch& launch) {
   return bytes;
 }
 
-/// The host's threads that run the blocks of a launch.
-uint64_t host_threads() {
-  const char* const setting = std::getenv("NORMA_VIRTUAL_GPU_THREADS");
-  return setting == nullptr ? 1 : std::max<uint64_t>(1, std::strtoull(setting, nullptr, 10));
+/// A number in the environment; `otherwise` where it is not set.
+uint64_t setting(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::max<uint64_t>(1, std::strtoull(text, nullptr, 10));
 }
 
+/// The blocks of a launch that run: all of them, or as many at each end as NORMA_VIRTUAL_GPU_BLOCKS says.
+struct RunningBlocks {
+  uint64_t all;
+  uint64_t count = std::min(all, setting("NORMA_VIRTUAL_GPU_BLOCKS", all) * 2);
+
+  [[nodiscard]] uint64_t operator[](uint64_t i) const { return i < count / 2 ? i : all - count + i; }
+};
+
 /// Runs blocks with several threads of the host. Of several faults, that of the first block is thrown.
-Counters run_in_threads(const LaunchContext& context, uint64_t blocks, uint64_t threads) {
+Counters run_in_threads(const LaunchContext& context, const RunningBlocks& blocks, uint64_t threads) {
   std::atomic<uint64_t> next{0};
   std::mutex mutex;
   Counters counters;
   std::exception_ptr fault;
-  uint64_t fault_block = blocks;
+  uint64_t fault_block = blocks.count;
   const auto work = [&] {
     uint64_t number = 0;
     Block block(context);
     try {
-      while ((number = next++) < blocks) {
-        block.run(number);
+      while ((number = next++) < blocks.count) {
+        block.run(blocks[number]);
       }
     } catch (...) {
-      next = blocks;
+      next = blocks.count;
       const std::scoped_lock lock(mutex);
       if (number < fault_block) {
         fault_block = number;
@@ -101,22 +109,23 @@ Counters run(const Launch& launch, Memory& memory, const Properties& properties)
     throw Fault(Fault::Kind::kResources, fmt::format("{}: expected at most {} bytes of shared memory, got {}",
                                                      launch.kernel->name, most, shared));
   }
-  const uint64_t blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
-  const uint64_t threads = std::min(host_threads(), blocks);
+  const RunningBlocks blocks{uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z};
+  const uint64_t threads = std::min(setting("NORMA_VIRTUAL_GPU_THREADS", 1), blocks.count);  // of the host
   const LaunchContext context{.launch = &launch,
                               .kernel = launch.kernel,
                               .memory = &memory,
                               .parameters = packed(launch),
                               .begin = tick(),
                               .races = races_are_checked(),
-                              .several_threads = threads > 1};
+                              .several_threads = threads > 1,
+                              .some_blocks = blocks.count < blocks.all};
   Counters counters;
   if (threads > 1) {
     counters = run_in_threads(context, blocks, threads);
   } else {
     Block block(context);
-    for (uint64_t number = 0; number < blocks; ++number) {
-      block.run(number);
+    for (uint64_t number = 0; number < blocks.count; ++number) {
+      block.run(blocks[number]);
     }
     counters = block.counters;
   }

@@ -5,7 +5,9 @@ namespace norma::kernels {
 namespace NORMA_BACKEND {
 
 bool supports_depthwise(const Conv2dCase& conv, Conv2dPass /* pass */) {
-  constexpr int64_t kMost = int64_t{1} << 30;  // rows, and the elements of one, are counted in int
+  // Rows, and the elements of one, are counted in int. So are the tiles of a plane: 2^31 of them, of 33 columns and 7
+  // rows or more, would be 2^38 pixels.
+  constexpr int64_t kMost = int64_t{1} << 30;
   const bool depthwise = conv.groups == conv.c && conv.o == conv.c;
   const bool size = conv.kh == conv.kw && (conv.kh == 3 || conv.kh == 5 || conv.kh == 7);
   const bool stride = conv.stride_h == conv.stride_w && (conv.stride_h == 1 || conv.stride_h == 2);

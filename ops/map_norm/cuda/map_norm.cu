@@ -458,6 +458,7 @@ void launch_sums_of_columns(const MapProblem& problem, const TypedMapArrays<S>& 
   const int64_t count = kSums * shape.maps();
   const DeviceBuffer<double> partial(chunks.count == 1 ? 0 : chunks.count * count);
   const int threads = chunks.warps * kWarp;
+  // A grid of 2^31 blocks would have as many maps, whose sums and numbers take over 60 GB; the launch would throw.
   launch(shape.outer * chunks.count * ceil_div(shape.channels, kWarp), threads,
          static_cast<size_t>(kSums * threads) * sizeof(double), current_stream(), sums_of_columns<F, S>, shape,
          problem.relu, chunks, a, chunks.count == 1 ? a.sums : partial.data());

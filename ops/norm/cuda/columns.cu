@@ -28,10 +28,10 @@ struct ColumnPlace {
   int64_t base;  ///< offset of column 0 of row 0
 
   NORMA_DEVICE ColumnPlace(const NormShape& shape, const ColumnPlan& plan, int64_t which) {
-    const int64_t tile = which % plan.tiles;
-    const int64_t rest = which / plan.tiles;
-    chunk = rest % plan.chunks;
-    outer = rest / plan.chunks;
+    const int64_t rest = quotient(which, plan.tiles);
+    const int64_t tile = which - rest * plan.tiles;
+    outer = quotient(rest, plan.chunks);
+    chunk = rest - outer * plan.chunks;
     lane_of_row = thread() % plan.lanes;
     column = (tile * plan.lanes + lane_of_row) * kWidth;
     there = column < plan.columns;
@@ -44,22 +44,47 @@ struct ColumnPlace {
   }
 };
 
-/// The set of a column.
-NORMA_DEVICE int64_t set_of_column(const NormShape& shape, int64_t outer, int64_t column) {
-  return outer * shape.kept + column / shape.reduce_inner;
-}
-/// The weight of a column.
-NORMA_DEVICE int64_t weight_of_column(const NormProblem& problem, int64_t outer, int64_t column) {
-  const int64_t kept = column / problem.shape.reduce_inner;
-  return weight_of(problem.affine,
-                   {.outer = outer, .a = 0, .kept = kept, .b = column - kept * problem.shape.reduce_inner});
+/// The stats of a set.
+template <class T>
+struct ColumnStats {
+  T mean;
+  T mean_low;
+  T rstd;
+};
+
+/// Calls f(j, stats, set, weight) for `count` columns from `column` on, with the numbers of their sets and weights. A
+/// thread may have so few rows that to find these for each column alone would take longer.
+template <int count, class Arrays, class F>
+NORMA_DEVICE void for_each_column(const NormProblem& problem, const Arrays& arrays, int64_t outer, int64_t column,
+                                  F f) {
+  const int64_t kept = quotient(column, problem.shape.reduce_inner);
+  Place place{.outer = outer, .a = 0, .kept = kept, .b = column - kept * problem.shape.reduce_inner};
+  const int64_t step = problem.affine.inner == 1 ? 0 : 1;
+  int64_t weight = 0;
+  bool another_set = true;
+  ColumnStats<typename Arrays::T> stats{};
+  NORMA_UNROLL
+  for (int j = 0; j < count; ++j) {
+    const int64_t set = place.set(problem.shape);
+    weight += step;
+    if (another_set) {
+      weight = problem.affine.present ? weight_of(problem.affine, place) : 0;
+      stats = {arrays.mean[set], arrays.mean_low[set], arrays.rstd[set]};
+    }
+    f(j, stats, set, weight);
+    another_set = ++place.b == problem.shape.reduce_inner;
+    if (another_set) {
+      place.b = 0;
+      ++place.kept;
+    }
+  }
 }
 
 /// Two sums of each column over the rows of a block. A thread adds some rows up in T, then the block adds these up in
 /// double, in the order of the threads' rows: each of some threads holds one sum of one column.
 template <int width>
 class ColumnSums {
-  static_assert(2 * width <= kColumnThreads / 8);  // a thread for each sum, with 8 lanes along a row
+  static_assert(2 * width <= kColumnThreads / kMostColumnLanes);  // a thread for each sum
 
  public:
   /// All threads of the block bring their sums of the next rows.
@@ -130,19 +155,21 @@ struct ColumnParts {
     const int64_t begin = chunk * plan.rows_of_chunk;
     const int64_t end = begin + plan.rows_of_chunk;
     const int64_t sums = (outer * plan.chunks + chunk) * 2 * plan.columns + column;
+    const int64_t kept = quotient(column, problem.shape.reduce_inner);
+    const Place place{.outer = outer, .a = 0, .kept = kept, .b = column - kept * problem.shape.reduce_inner};
     return {.sums = sums,
             .second_sums = sums + plan.columns,
             .pivot = outer * plan.columns + column,
             .elements = static_cast<double>((end < rows ? end : rows) - begin),
-            .weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0};
+            .weight = problem.affine.present ? weight_of(problem.affine, place) : 0};
   }
   template <class F>
   NORMA_DEVICE void for_each_of_set(int64_t set, F f) const {
     const NormShape& shape = problem.shape;
-    const int64_t outer = set / shape.kept;
+    const int64_t outer = quotient(set, shape.kept);
     const int64_t first_column = (set - outer * shape.kept) * shape.reduce_inner;
     for (int64_t i = lane(); i < shape.reduce_inner * plan.chunks; i += kWarp) {
-      const int64_t chunk = i / shape.reduce_inner;
+      const int64_t chunk = quotient(i, shape.reduce_inner);
       f(part(outer, chunk, first_column + (i - chunk * shape.reduce_inner)));
     }
   }
@@ -150,7 +177,7 @@ struct ColumnParts {
   template <class F>
   NORMA_DEVICE void for_each_of_weight(int64_t column, F f) const {
     for (int64_t i = lane(); i < problem.shape.outer * plan.chunks; i += kWarp) {
-      const int64_t outer = i / plan.chunks;
+      const int64_t outer = quotient(i, plan.chunks);
       f(part(outer, i - outer * plan.chunks, column));
     }
   }
@@ -236,10 +263,13 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
   Normalizer<T> normalizers[kWidth] = {};
-  for (int j = 0; j < kWidth && place.there; ++j) {
-    normalizers[j] =
-        normalizer(arrays, arrays.weight, arrays.bias, set_of_column(problem.shape, place.outer, place.column + j),
-                   problem.affine.present ? weight_of_column(problem, place.outer, place.column + j) : int64_t{0});
+  if (place.there) {
+    for_each_column<kWidth>(
+        problem, arrays, place.outer, place.column, [&](int j, const ColumnStats<T>& stats, int64_t, int64_t weight) {
+          normalizers[j] = {stats.mean, stats.mean_low,
+                            arrays.weight == nullptr ? stats.rstd : stats.rstd * arrays.weight[weight],
+                            arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
+        });
   }
   // All lanes of a warp take the same number of rounds, for the shuffles of the bits.
   for (int64_t first = place.first_row; first < place.last_row; first += place.rows_at_once) {
@@ -258,13 +288,16 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
 
 // --- backward -------------------------------------------------------------------------------------------------------
 
-template <class S, class T = compute_t<S>>
-NORMA_DEVICE ColumnConstants<T> column_constants(const NormProblem& problem, const BackwardArrays<S>& arrays,
-                                                 int64_t outer, int64_t column) {
-  const int64_t set = set_of_column(problem.shape, outer, column);
-  const int64_t weight = problem.affine.present ? weight_of_column(problem, outer, column) : 0;
-  return {arrays.mean[set], arrays.mean_low[set], arrays.rstd[set],
-          arrays.weight == nullptr ? T(1) : arrays.weight[weight], arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
+/// Finds the constants of this thread's columns, and calls f(j, set) for each.
+template <class S, int width, class F, class T = compute_t<S>>
+NORMA_DEVICE void column_constants(const NormProblem& problem, const BackwardArrays<S>& arrays,
+                                   const ColumnPlace<S>& place, ColumnConstants<T> (&columns)[width], F f) {
+  for_each_column<width>(
+      problem, arrays, place.outer, place.column, [&](int j, const ColumnStats<T>& stats, int64_t set, int64_t weight) {
+        columns[j] = {stats.mean, stats.mean_low, stats.rstd, arrays.weight == nullptr ? T(1) : arrays.weight[weight],
+                      arrays.bias == nullptr ? T(0) : arrays.bias[weight]};
+        f(j, set);
+      });
 }
 
 /// Writes the sums of dz and dz · xhat over the rows of each chunk.
@@ -275,8 +308,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   constexpr int kWidth = kVectorOf<S>;
   const ColumnPlace<S> place(problem.shape, plan, block());
   ColumnConstants<T> columns[kWidth] = {};
-  for (int j = 0; j < kWidth && place.there; ++j) {
-    columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
+  if (place.there) {
+    column_constants(problem, arrays, place, columns, [](int, int64_t) {});
   }
   sum_columns(plan, place, sums, [&](int64_t row, T(&first)[kWidth], T(&second)[kWidth]) {
     const int64_t at = place.base + row * plan.columns + place.column;
@@ -353,13 +386,11 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(kColumnThreads)
   }
   ColumnConstants<T> columns[kWidth];
   InputGradient<T> of_columns[kWidth] = {};
-  for (int j = 0; j < kWidth; ++j) {
-    const int64_t set = set_of_column(problem.shape, place.outer, place.column + j);
-    columns[j] = column_constants(problem, arrays, place.outer, place.column + j);
+  column_constants(problem, arrays, place, columns, [&](int j, int64_t set) {
     if (!problem.fixed_stats && arrays.dx != nullptr) {
       of_columns[j] = by_tile ? gradients[place.lane_of_row * kWidth + j] : gradients[set];
     }
-  }
+  });
   for (int64_t row = place.first_row + place.row_of_thread; row < place.last_row; row += place.rows_at_once) {
     const int64_t at = place.base + row * plan.columns + place.column;
     T x[kWidth];

@@ -737,6 +737,7 @@ NORMA_KERNEL void finish_gradients(NormProblem problem, int64_t sets, int64_t we
 // --- the plan of columns --------------------------------------------------------------------------------------------
 
 inline constexpr int kColumnThreads = 256;
+inline constexpr int kMostColumnLanes = 16;
 /// The plan by which blocks share the rows and columns of one outer index.
 struct ColumnPlan {
   int64_t columns = 0;        ///< elements of a row
@@ -764,7 +765,12 @@ inline ColumnPlan plan_columns(const NormShape& shape, int vector, int64_t resid
   ColumnPlan plan;
   plan.columns = shape.kept * shape.reduce_inner;
   const int64_t vectors = ceil_div(plan.columns, vector);
-  plan.lanes = vectors < kFewVectors ? 4 : 8;
+  plan.lanes = vectors < kFewVectors ? 4 : kMostColumnLanes / 2;
+  // What a thread does before its rows is shared by more of them, where all processors still have work.
+  const bool few_rows = shape.reduce_outer <= kLeastRows * (kColumnThreads / plan.lanes);
+  if (few_rows && shape.outer > 1 && shape.outer * (vectors / kMostColumnLanes) >= resident) {
+    plan.lanes = kMostColumnLanes;
+  }
   plan.tiles = ceil_div(vectors, plan.lanes);
   const int64_t rows_at_once = kColumnThreads / plan.lanes;
   const int64_t most = ceil_div(shape.reduce_outer, kLeastRows * rows_at_once);

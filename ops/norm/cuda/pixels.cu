@@ -22,7 +22,8 @@ inline constexpr int kPixelRound = 4;
 inline constexpr int kPixelBatch = 2;
 
 /// The longest sets of these kernels. In sums of T by a thread, what is added behind a large square loses its digits.
-inline constexpr int64_t kMostPixelChannels = 2048;
+/// In backward, shared memory holds two numbers for each channel.
+inline constexpr int64_t kMostPixelChannels = 4000;
 
 bool are_pixels(const NormProblem& problem) {
   const AffineShape& affine = problem.affine;
@@ -83,7 +84,7 @@ inline PixelPlan plan_pixels(const NormShape& shape, int element_bytes, bool ali
   const int whole = 16 / element_bytes;
   const int64_t channels = shape.reduce_outer;
   const int64_t plane = shape.kept;
-  if (channels * plane > INT32_MAX) {
+  if (channels * plane > INT32_MAX / 8) {  // a thread counts on in int by some rounds of channels behind the last one
     return {};
   }
   // Many threads for many channels, unless shared memory has to hold the sums of too many channels beside theirs.

@@ -47,7 +47,9 @@ inline RowPlan plan_rows(int64_t row_vectors, int vector, const RowLimits& limit
   for (int threads = 128; threads <= limits.threads; threads *= 2) {
     const int64_t vectors = ceil_div(row_vectors, threads);
     if (held(vectors) * vector <= limits.of_thread && vectors <= 8) {
-      return {0, threads, held(vectors)};
+      // No warp more than the row fills: each adds up the sums of all warps by itself.
+      const int64_t full = ceil_div(row_vectors, held(vectors));
+      return {0, static_cast<int>(ceil_div(full, kWarp) * kWarp), held(vectors)};
     }
   }
   return {};
@@ -90,42 +92,56 @@ struct Held {
   }
 };
 
-/// Loads the weights of a vector's elements, from element `first` of a row on. `weights` begins with that of the row's
-/// first element, or is null: then all are `otherwise`.
+/// Loads the weights of a vector's elements, from element `first` of a row on; without weights all are `otherwise`.
 template <class T, int width>
-NORMA_DEVICE void load_weights(const AffineShape& affine, const T* weights, int first, T otherwise, T (&to)[width]) {
-  if (weights == nullptr) {
-    NORMA_UNROLL
-    for (int j = 0; j < width; ++j) {
-      to[j] = otherwise;
-    }
-  } else if (affine.inner == 1) {
-    NORMA_UNROLL
-    for (int j = 0; j < width; ++j) {
-      to[j] = weights[0];
-    }
-  } else if (affine.segment == 1) {
+NORMA_DEVICE void load_weights(const T* weights, int first, T otherwise, T (&to)[width]) {
+  if (weights != nullptr) {
     load<T, width>(weights + first, to);
-  } else {
-    const int segment = static_cast<int>(affine.segment);
-    int at = first / segment;
-    int left = segment - (first - at * segment);
-    if (segment >= width) {  // two weights at most
-      const T here = weights[at];
-      const T next = left < width ? weights[at + 1] : here;
-      NORMA_UNROLL
-      for (int j = 0; j < width; ++j) {
-        to[j] = j < left ? here : next;
-      }
-      return;
-    }
+    return;
+  }
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    to[j] = otherwise;
+  }
+}
+
+/// Loads rstd · weight and bias of a vector's elements, from element `first` of a row on. `weights` and `biases` begin
+/// with those of the row's first element, or are null.
+template <class T, int width>
+NORMA_DEVICE void load_scales(const AffineShape& affine, const T* weights, const T* biases, int first, T rstd,
+                              T (&scales)[width], T (&shifts)[width]) {
+  const int segment = static_cast<int>(affine.segment);
+  if (weights == nullptr || segment == 1) {
+    load_weights(weights, first, T(1), scales);
+    load_weights(biases, first, T(0), shifts);
     NORMA_UNROLL
     for (int j = 0; j < width; ++j) {
-      to[j] = weights[at];
-      if (--left == 0) {
-        ++at;
-        left = segment;
-      }
+      scales[j] *= rstd;
+    }
+    return;
+  }
+  int at = affine.inner == 1 ? 0 : first / segment;
+  int left = segment - (first - at * segment);
+  if (segment >= width) {  // two weights at most: both are multiplied before one of them is chosen for each element
+    const int next = left < width ? at + 1 : at;
+    const T scale = rstd * weights[at];
+    const T next_scale = rstd * weights[next];
+    const T shift = biases[at];
+    const T next_shift = biases[next];
+    NORMA_UNROLL
+    for (int j = 0; j < width; ++j) {
+      scales[j] = j < left ? scale : next_scale;
+      shifts[j] = j < left ? shift : next_shift;
+    }
+    return;
+  }
+  NORMA_UNROLL
+  for (int j = 0; j < width; ++j) {
+    scales[j] = rstd * weights[at];
+    shifts[j] = biases[at];
+    if (--left == 0) {
+      ++at;
+      left = segment;
     }
   }
 }
@@ -230,6 +246,8 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       continue;
     }
     const int64_t at_weight = row_weights(problem.affine, row);
+    const T* weights = arrays.weight == nullptr ? nullptr : arrays.weight + at_weight;
+    const T* biases = arrays.bias == nullptr ? nullptr : arrays.bias + at_weight;
     NORMA_UNROLL
     for (int v = 0; v < vectors; ++v) {
       const int i = team.rank() + v * team.size();
@@ -237,14 +255,11 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
       const bool writes = there && i < row_vectors;
       unsigned positive = 0;
       if (writes) {
-        T weight[kWidth];
-        T bias[kWidth];
-        load_weights(problem.affine, arrays.weight == nullptr ? nullptr : arrays.weight + at_weight, i * kWidth, T(1),
-                     weight);
-        load_weights(problem.affine, arrays.bias == nullptr ? nullptr : arrays.bias + at_weight, i * kWidth, T(0),
-                     bias);
+        T scales[kWidth];
+        T shifts[kWidth];
+        load_scales(problem.affine, weights, biases, i * kWidth, of_row.rstd, scales, shifts);
         positive = write_normalized(arrays, at, held.numbers[v], [&](int j) {
-          return Normalizer<T>{of_row.mean, of_row.mean_low, of_row.rstd * weight[j], bias[j]};
+          return Normalizer<T>{of_row.mean, of_row.mean_low, scales[j], shifts[j]};
         });
       }
       write_bits<kWidth>(arrays.bits, at, writes, positive);
@@ -290,10 +305,10 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
         continue;
       }
       T weight[kWidth];
-      load_weights(problem.affine, arrays.weight, i * kWidth, T(1), weight);
+      load_weights(arrays.weight, i * kWidth, T(1), weight);
       T bias[kWidth] = {};
       if (arrays.bits == nullptr && arrays.activation != Activation::identity) {
-        load_weights(problem.affine, arrays.bias, i * kWidth, T(0), bias);
+        load_weights(arrays.bias, i * kWidth, T(0), bias);
       }
       through_activations(
           arrays, at + i * kWidth, x.numbers[v],
@@ -330,7 +345,7 @@ NORMA_KERNEL void NORMA_LAUNCH_BOUNDS(by_block ? 512 : 128)
         continue;
       }
       T dx[kWidth];
-      load_weights(problem.affine, arrays.weight, i * kWidth, T(1), dx);
+      load_weights(arrays.weight, i * kWidth, T(1), dx);
       NORMA_UNROLL
       for (int j = 0; j < kWidth; ++j) {
         const T by_dz = rstd * dx[j];

@@ -305,7 +305,8 @@ inline bool has_weight_of_each_set(const NormProblem& problem) {
 /// Bytes of shared memory for write_set_gradients().
 inline constexpr size_t kPieceBytes = 2 * sizeof(double);
 
-/// Blocks for each set: enough to fill the device some times over, and no more than have work.
+/// Blocks for each set: enough to fill the device some times over, and no more than have work. A grid of 2^31 blocks
+/// would have as many sets of 32 elements or more: 137 GB of x alone.
 inline int pieces_of_sets(int64_t sets, int64_t runs_of_set, int lanes, int64_t resident) {
   constexpr int64_t kTimes = 4;
   const int64_t most = ceil_div(runs_of_set, kRunThreads / lanes);
