@@ -6,6 +6,13 @@
 
 namespace norma::emulated {
 
+/// False where nobody may call Fiber::hand_over_to(): on other processors, and where the address sanitizer looks on.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kHandsOver = true;
+#else
+inline constexpr bool kHandsOver = false;
+#endif
+
 /// A function that runs on a stack of its own, and can be left and entered again in the middle.
 class Fiber : NotCopied {
  public:
@@ -23,12 +30,6 @@ class Fiber : NotCopied {
   /// Goes on in `next`, which has been started, as if the caller of enter() had entered it instead. Called from inside
   /// the body.
   void hand_over_to(Fiber& next);
-  /// False where nobody may call hand_over_to(): on other processors, and where the address sanitizer looks on.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
-  static constexpr bool kHandsOver = true;
-#else
-  static constexpr bool kHandsOver = false;
-#endif
   [[nodiscard]] bool ended() const { return ended_; }
   /// True iff the address lies on the body's stack.
   [[nodiscard]] bool has_on_stack(const void* address) const;

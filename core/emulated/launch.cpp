@@ -126,7 +126,7 @@ class BlockRunner {
     lane.waits = for_what;
     // The next lane of the warp goes on from here, if it can: that is one switch instead of two. What looks for races
     // wants to be asked after each step.
-    if (Fiber::kHandsOver && races_ == nullptr && turn_ + 1 < kWarpSize) {
+    if (kHandsOver && races_ == nullptr && turn_ + 1 < kWarpSize) {
       const int warp = place_.thread / kWarpSize;
       Lane& next = lanes_[static_cast<size_t>(warp) * kWarpSize + static_cast<size_t>((turn_ + 1) ^ order_in_warp_)];
       if (next.waits == Waits::no && (next.fiber != nullptr || !idle_.empty())) {
@@ -281,8 +281,8 @@ class BlockRunner {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;  // the fibers that no thread runs on
   std::vector<Word> shared_;
-  std::unique_ptr<Races> races_;    // null: not looked for
-  Fiber* running_ = nullptr;  // the fiber that runs now; null between two
+  std::unique_ptr<Races> races_;  // null: not looked for
+  Fiber* running_ = nullptr;      // the fiber that runs now; null between two
 };
 
 /// The runner of this thread of the host, while it runs kernels.
