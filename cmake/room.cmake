@@ -184,6 +184,32 @@ function(norma_unite target)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w;SHELL:--param ggc-min-expand=200;SHELL:--param ggc-min-heapsize=600000>")
 endfunction()
 
+# norma_unite_tests(TARGET): likewise for tests, eight files as one. More names are several files' own than a list would
+# hold, so each file is in a namespace; for that, what any of them includes comes first. Those that open a namespace of
+# Norma's stay alone, and those that see CUDA's headers.
+function(norma_unite_tests target)
+  if(NOT NORMA_UNITY)
+    return()
+  endif()
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    file(STRINGS ${source} apart REGEX "^(namespace norma|#undef HWY)" LIMIT_COUNT 1)
+    if(apart OR source MATCHES "_(cudart|cudnn|cublaslt|nccl)_test\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      list(REMOVE_ITEM sources ${source})
+    endif()
+  endforeach()
+  set(headers ${CMAKE_CURRENT_BINARY_DIR}/${target}_includes.h)
+  add_custom_command(OUTPUT ${headers} DEPENDS ${sources} VERBATIM
+                     COMMAND ${CMAKE_COMMAND} "-DSOURCES=${sources}" -DOUTPUT=${headers}
+                             -P ${PROJECT_SOURCE_DIR}/cmake/includes_of.cmake)
+  target_sources(${target} PRIVATE ${headers})
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8 UNITY_BUILD_UNIQUE_ID NORMA_FILE
+                        UNITY_BUILD_CODE_BEFORE_INCLUDE "#include \"${headers}\"\nnamespace NORMA_FILE {"
+                        UNITY_BUILD_CODE_AFTER_INCLUDE "}")
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w>")
+endfunction()
+
 # norma_optimize_less(TARGET [EXCEPT FILE…]): -Og in release builds, which compiles in three quarters of the time of -O1. GCC
 # 12 crashes where precompiled headers come from other flags than the file's, so the exceptions do without.
 function(norma_optimize_less target)

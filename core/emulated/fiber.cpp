@@ -189,4 +189,11 @@ void Fiber::leave() {
   switch_out();
 }
 
+void Fiber::hand_over_to(Fiber& next) {
+  if constexpr (kHandsOver) {
+    next.stack_->outside = stack_->outside;
+    norma_switch_stack(&stack_->inside, next.stack_->inside);
+  }
+}
+
 }  // namespace norma::emulated

@@ -6,6 +6,13 @@
 
 namespace norma::emulated {
 
+/// False where nobody may call Fiber::hand_over_to(): on other processors, and where the address sanitizer looks on.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
+inline constexpr bool kHandsOver = true;
+#else
+inline constexpr bool kHandsOver = false;
+#endif
+
 /// A function that runs on a stack of its own, and can be left and entered again in the middle.
 class Fiber : NotCopied {
  public:
@@ -20,6 +27,9 @@ class Fiber : NotCopied {
   void enter();
   /// Goes back to the caller of enter(). Called from inside the body.
   void leave();
+  /// Goes on in `next`, which has been started, as if the caller of enter() had entered it instead. Called from inside
+  /// the body.
+  void hand_over_to(Fiber& next);
   [[nodiscard]] bool ended() const { return ended_; }
   /// True iff the address lies on the body's stack.
   [[nodiscard]] bool has_on_stack(const void* address) const;

@@ -124,8 +124,21 @@ class BlockRunner {
  private:
   using Word = std::array<uint64_t, 2>;  // 16 bytes, which vectors are loaded by
 
-  static void wait(Lane& lane, Waits for_what) {
+  void wait(Lane& lane, Waits for_what) {
     lane.waits = for_what;
+    // The next lane of the warp goes on from here, if it can: that is one switch instead of two. What looks for races
+    // wants to be asked after each step.
+    if (kHandsOver && races_ == nullptr && turn_ + 1 < kWarpSize) {
+      const int warp = place_.thread / kWarpSize;
+      Lane& next = lanes_[static_cast<size_t>(warp) * kWarpSize + static_cast<size_t>((turn_ + 1) ^ order_in_warp_)];
+      if (next.waits == Waits::no && (next.fiber != nullptr || !idle_.empty())) {
+        ++turn_;
+        take_turn(warp);
+        running_ = fiber_of(next);
+        lane.fiber->hand_over_to(*running_);
+        return;
+      }
+    }
     lane.fiber->leave();
   }
 
@@ -208,8 +221,8 @@ class BlockRunner {
     return lanes_[static_cast<size_t>(place_.thread)];
   }
 
-  /// Runs a lane to the next shuffle or barrier, or to the end.
-  void step(Lane& lane) {
+  /// The fiber that a lane runs on, or begins on.
+  Fiber* fiber_of(Lane& lane) {
     if (lane.fiber == nullptr) {
       if (idle_.empty()) {
         fibers_.push_back(std::make_unique<Fiber>());
@@ -219,16 +232,20 @@ class BlockRunner {
       idle_.pop_back();
       lane.fiber->start([](void* runner) { static_cast<BlockRunner*>(runner)->run_new_lanes(); }, this);
     }
-    Fiber* fiber = lane.fiber;
-    running_ = fiber;
-    fiber->enter();
-    running_ = nullptr;
+    return lane.fiber;
+  }
+
+  /// Runs a lane, and those that it hands over to, to the next shuffle or barrier, or to the end.
+  void step(Lane& lane) {
+    running_ = fiber_of(lane);
+    running_->enter();
+    Fiber* const last = std::exchange(running_, nullptr);
     if (races_ != nullptr && races_->is_past_end()) {
       fail("launch", "{}", races_->text());
     }
-    if (fiber->ended()) {
+    if (last->ended()) {
       lanes_[static_cast<size_t>(place_.thread)].fiber = nullptr;
-      idle_.push_back(fiber);
+      idle_.push_back(last);
     }
   }
 
@@ -266,8 +283,8 @@ class BlockRunner {
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;  // the fibers that no thread runs on
   std::vector<Word> shared_;
-  std::unique_ptr<Races> races_;    // null: not looked for
-  const Fiber* running_ = nullptr;  // the fiber that runs now; null between two
+  std::unique_ptr<Races> races_;  // null: not looked for
+  Fiber* running_ = nullptr;      // the fiber that runs now; null between two
 };
 
 /// The runner of this thread of the host, while it runs kernels.

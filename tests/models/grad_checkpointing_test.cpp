@@ -31,7 +31,22 @@ std::vector<float> trained(const std::string& name, const std::string& norm, Les
     options.patch_size = name.starts_with("vit") ? 8 : 2;
     options.image_size = 16;
   }
+  // Drawing start values takes as long as the training. Those of tensors that all norms have are drawn once.
+  static std::map<std::string, nn::NamedTensors> starts;
+  nn::NamedTensors& start = starts[name];
+  if (start.empty()) {
+    start = create_model(name, options)->state_dict();
+  }
+  options.initialize = false;
   const auto model = create_model(name, options);
+  nn::NamedTensors own;
+  for (const auto& [path, x] : model->state_dict()) {
+    const auto found = std::ranges::find(start, path, [](const auto& tensor) { return tensor.first; });
+    if (found != start.end() && found->second.sizes() == x.sizes()) {
+      own.push_back(*found);
+    }
+  }
+  model->load_state_dict(own, {.strict = false});
   model->to(MemoryFormat::channels_last);
   nn::Sgd optimizer(nn::parameter_groups(*model, /* weight_decay= */ 0), {.lr = 0.05});
   manual_seed(7);

@@ -1,4 +1,4 @@
-#include "norm_cases.h"
+#include "nn/norm_cases.h"
 
 using namespace norma;
 using namespace norma::test;

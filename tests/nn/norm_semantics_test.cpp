@@ -3,7 +3,7 @@
 #include "error_text.h"
 #include "nn/conv.h"
 #include "nn/norm/factory.h"
-#include "norm_cases.h"
+#include "nn/norm_cases.h"
 #include "ops/shape/join.h"
 
 // What people trip over: each as PyTorch 1.13 has it, unless it says otherwise.

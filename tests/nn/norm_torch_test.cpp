@@ -1,7 +1,7 @@
 #include "core/copy.h"
 #include "data/safetensors.h"
 #include "json.h"
-#include "norm_cases.h"
+#include "nn/norm_cases.h"
 #include "paths.h"
 
 #include <unordered_map>

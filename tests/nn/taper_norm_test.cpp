@@ -1,4 +1,5 @@
 #include "error_text.h"
+#include "nn/norm/changed_norms.h"
 #include "nn/norm/factory.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
@@ -43,18 +44,8 @@ std::shared_ptr<nn::Module> in_float64() {
   return layer;
 }
 
-Tensor tensor_of(const nn::Module& layer, const std::string& name) {
-  for (const auto& [known, x] : layer.state_dict()) {
-    if (known == name) {
-      return x.detach();
-    }
-  }
-  FAIL("no tensor ", name);
-  return {};
-}
-
 void set_random(const nn::Module& layer, const std::string& name, uint64_t seed) {
-  const Tensor x = tensor_of(layer, name);
+  const Tensor x = nn::tensor_of(layer, name);
   copy_into(random_tensor(x.sizes(), seed), x);
 }
 
@@ -159,12 +150,12 @@ TEST_CASE("taper norm: the values of plain loops in every pass, trained and eval
         const Tensor x = in_format(image(seed + (training ? 2 : 3)), format);
         const Tensor y = (*layer)(x).detach();
         const std::vector<double> expected =
-            loops.forward(x.to_vector<double>(), tensor_of(*layer, "weight").to_vector<double>(),
-                          tensor_of(*layer, "scale").to_vector<double>(), training);
+            loops.forward(x.to_vector<double>(), nn::tensor_of(*layer, "weight").to_vector<double>(),
+                          nn::tensor_of(*layer, "scale").to_vector<double>(), training);
         CHECK(max_difference(y, from_vector<double>(expected, kSizes)) <= 1e-12);
         CHECK(y.is_contiguous(format));
       }
-      CHECK(tensor_of(*layer, "steps").item<int64_t>() == pass);
+      CHECK(nn::tensor_of(*layer, "steps").item<int64_t>() == pass);
     }
   }
 }
@@ -175,15 +166,15 @@ TEST_CASE("taper norm: the gate is 1, falls by half a cosine, and is 0 to the bi
     CAPTURE(passes);
     const auto layer = after(passes);
     layer->eval();
-    CHECK(max_difference((*layer)(x), rms_norm_2d(x, tensor_of(*layer, "weight"), {.eps = kEps})) == 0);
+    CHECK(max_difference((*layer)(x), rms_norm_2d(x, nn::tensor_of(*layer, "weight"), {.eps = kEps})) == 0);
   }
   // Half-way both branches have one half.
   const auto half = after(kWarmup + kTaper / 2);
   half->eval();
-  const Tensor normalized = rms_norm_2d(x, tensor_of(*half, "weight"), {.eps = kEps});
+  const Tensor normalized = rms_norm_2d(x, nn::tensor_of(*half, "weight"), {.eps = kEps});
   const auto scaled = [&](const nn::Module& layer) {
-    const Tensor c = tensor_of(layer, "numerator") / tensor_of(layer, "denominator");
-    return mul(x, reshape(c * (tensor_of(layer, "scale_start") + tensor_of(layer, "scale")), {-1, 1, 1}));
+    const Tensor c = nn::tensor_of(layer, "numerator") / nn::tensor_of(layer, "denominator");
+    return mul(x, reshape(c * (nn::tensor_of(layer, "scale_start") + nn::tensor_of(layer, "scale")), {-1, 1, 1}));
   };
   CHECK(max_difference((*half)(x), (normalized + scaled(*half)) * 0.5) <= 1e-14);
   CHECK(differ((*half)(x), normalized, 0.1));
@@ -257,7 +248,8 @@ TEST_CASE("taper norm: c makes the scaling the nearest to the norm, and images o
   const Tensor x = image(5);
   (*layer)(x);
   const Tensor normalized = rms_norm_2d(x, {}, {.eps = 1e-6});
-  const double c = tensor_of(*layer, "numerator").item<double>() / tensor_of(*layer, "denominator").item<double>();
+  const double c =
+      nn::tensor_of(*layer, "numerator").item<double>() / nn::tensor_of(*layer, "denominator").item<double>();
   const auto distance = [&](double factor) {
     const Tensor off = normalized - x * factor;
     return sum(off * off).item<double>();
@@ -281,7 +273,7 @@ TEST_CASE("taper norm: a state dict goes on half-way through the taper") {
     const Tensor x = image(50 + pass);
     CHECK(max_difference((*whole)(x), (*loaded)(x)) == 0);
   }
-  CHECK(tensor_of(*loaded, "steps").item<int64_t>() == kWarmup + 1 + kTaper);
+  CHECK(nn::tensor_of(*loaded, "steps").item<int64_t>() == kWarmup + 1 + kTaper);
 }
 
 TEST_CASE("taper norm: one line for people, and what is refused") {

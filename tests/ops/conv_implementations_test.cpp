@@ -1,7 +1,7 @@
-#include "conv_shapes.h"
 #include "core/copy.h"
 #include "core/tape.h"
 #include "ops/conv/conv.h"
+#include "ops/conv_shapes.h"
 #include "support.h"
 
 #include <string>

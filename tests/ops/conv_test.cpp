@@ -2,9 +2,9 @@
 
 #include "core/parallel.h"
 #include "core/tape.h"
-#include "device_with.h"
 #include "error_text.h"
 #include "ops/conv/kernels.h"
+#include "ops/device_with.h"
 #include "ops/libraries/onednn/isa.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"

@@ -1,7 +1,7 @@
 #include "core/factory.h"
-#include "cuda_results.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/kernels.h"
+#include "ops/cuda_results.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
 

@@ -1,4 +1,4 @@
-#include "cuda_results.h"
+#include "ops/cuda_results.h"
 #include "ops/shape/join.h"
 
 // CUDA's selection of rows and its gradient at sizes beyond a launch, beside the CPU's, whose bits they have.

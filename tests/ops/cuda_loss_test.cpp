@@ -1,4 +1,4 @@
-#include "cuda_results.h"
+#include "ops/cuda_results.h"
 #include "ops/loss/loss.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"

@@ -1,5 +1,5 @@
-#include "cuda_results.h"
-#include "norm_table.h"
+#include "ops/cuda_results.h"
+#include "ops/norm_table.h"
 
 // CUDA's norm kernels beside the definition in float64: every walk, dtype and memory format at sizes around the
 // kernels' limits, operands that no vector may be loaded from, any order of threads. The other tests of norms run on

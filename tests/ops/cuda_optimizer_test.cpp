@@ -1,4 +1,4 @@
-#include "cuda_results.h"
+#include "ops/cuda_results.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"

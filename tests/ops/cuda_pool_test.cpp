@@ -1,4 +1,4 @@
-#include "cuda_results.h"
+#include "ops/cuda_results.h"
 #include "ops/pool/kernels.h"
 #include "ops/pool/pool.h"
 

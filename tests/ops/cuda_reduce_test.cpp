@@ -1,4 +1,4 @@
-#include "cuda_results.h"
+#include "ops/cuda_results.h"
 #include "ops/reduce/reduce.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 #include "core/tf32.h"
-#include "cuda_results.h"
 #include "ops/conv/conv.h"
+#include "ops/cuda_results.h"
 #include "ops/matmul/matmul.h"
 
 namespace norma::test {

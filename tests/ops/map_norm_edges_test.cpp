@@ -1,8 +1,8 @@
 #include "error_text.h"
 #include "float_distance.h"
-#include "map_norm_cases.h"
-#include "norm_properties.h"
+#include "ops/map_norm_cases.h"
 #include "ops/norm/norm.h"
+#include "ops/norm_properties.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
 

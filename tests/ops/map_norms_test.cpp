@@ -1,9 +1,9 @@
 #include "core/parallel.h"
 #include "core/tape.h"
-#include "map_norm_cases.h"
-#include "norm_properties.h"
+#include "ops/map_norm_cases.h"
+#include "ops/norm_properties.h"
 #include "ops/shape/view.h"
-#include "third_derivatives.h"
+#include "ops/third_derivatives.h"
 
 #include <cmath>
 

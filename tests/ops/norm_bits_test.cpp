@@ -1,5 +1,5 @@
 #include "core/parallel.h"
-#include "norm_table.h"
+#include "ops/norm_table.h"
 #include "ops/shape/view.h"
 
 // The bits of norms depend neither on the number of threads nor on the other images of a batch.

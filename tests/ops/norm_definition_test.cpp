@@ -1,6 +1,6 @@
 #include "core/op_profile.h"
 #include "core/tape.h"
-#include "norm_table.h"
+#include "ops/norm_table.h"
 #include "ops/shape/view.h"
 
 #include <span>

@@ -1,6 +1,6 @@
 #include "core/gradcheck.h"
-#include "norm_table.h"
-#include "third_derivatives.h"
+#include "ops/norm_table.h"
+#include "ops/third_derivatives.h"
 
 #include <numeric>
 

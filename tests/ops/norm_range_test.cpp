@@ -1,7 +1,7 @@
 #include "core/factory.h"
 #include "core/tape.h"
-#include "norm_table.h"
 #include "ops/map_norm/norms.h"
+#include "ops/norm_table.h"
 
 #include <algorithm>
 #include <limits>

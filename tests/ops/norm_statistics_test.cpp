@@ -1,5 +1,5 @@
 #include "core/tape.h"
-#include "norm_table.h"
+#include "ops/norm_table.h"
 #include "ops/reduce/reduce.h"
 #include "ops/shape/view.h"
 

@@ -1,5 +1,5 @@
 #include "core/tape.h"
-#include "norm_table.h"
+#include "ops/norm_table.h"
 #include "ops/shape/view.h"
 
 // What each function of ops/norm/norm.h means, what it does to running statistics and what the tape keeps.

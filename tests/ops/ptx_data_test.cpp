@@ -1,9 +1,9 @@
 #include "core/base_ops.h"
 #include "core/factory.h"
 #include "ops/image/normalize.h"
+#include "ops/ptx_results.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
-#include "ptx_results.h"
 
 #include <limits>
 

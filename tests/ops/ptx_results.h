@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cuda_results.h"
+#include "ops/cuda_results.h"
 
 #include <fmt/format.h>
 

@@ -1,13 +1,13 @@
-#include "map_norm_cases.h"
-#include "norm_table.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
+#include "ops/map_norm_cases.h"
+#include "ops/norm_table.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/pool/pool.h"
+#include "ops/ptx_results.h"
 #include "ops/random/dropout.h"
 #include "ops/reduce/reduce.h"
-#include "ptx_results.h"
 
 #include <functional>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "ops/norm/norm.h"
 
 #include "error_text.h"
-#include "norm_properties.h"
+#include "ops/norm_properties.h"
 
 using namespace norma;
 using namespace norma::test;

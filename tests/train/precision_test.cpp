@@ -89,7 +89,9 @@ TEST_CASE("precision: checkpoints hold float32, and a resumed run has the same b
   for (const char* precision : {"bfloat16", "amp_bfloat16", "float16", "amp_float16"}) {
     INFO(precision);
     Recipe recipe = small_recipe("resnet18", precision);
-    recipe.images = 16 * (parse_precision(precision).scales_gradients() ? 2 : 4);
+    recipe.batch_size = 4;
+    recipe.images = 4 * (parse_precision(precision).scales_gradients() ? 2 : 4);
+    recipe.test_images = 4;
     recipe.epochs = 1;
     const TemporaryFolder whole;
     Trainer straight(recipe, {.output = whole.path(), .evaluate_each_epoch = false, .quiet = true});

@@ -1,0 +1,10 @@
+# cmake -DSOURCES=LIST -DOUTPUT=FILE -P includes_of.cmake: writes a header with each line #include of the sources, once.
+cmake_minimum_required(VERSION 3.25)
+set(includes "")
+foreach(source IN LISTS SOURCES)
+  file(STRINGS ${source} lines REGEX "^#include ")
+  list(APPEND includes ${lines})
+endforeach()
+list(REMOVE_DUPLICATES includes)
+list(JOIN includes "\n" includes)
+file(CONFIGURE OUTPUT ${OUTPUT} CONTENT "#pragma once\n@includes@\n" @ONLY)
