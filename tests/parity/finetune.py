@@ -83,7 +83,7 @@ TRAININGS = [("vit_tiny", "sgd", 0.01, "", ""), ("vit_tiny", "sgd", 0.01, "avg s
              ("vit_small", "adamw", 5e-4, "group:4", "layer_decay"), ("vit_tiny", "lamb", 5e-3, "", ""),
              ("vit_small", "lamb", 5e-3, "avg qk_norm", ""), ("vit_tiny", "rmsproptf", 1e-4, "scale", ""),
              ("vit_tiny", "rmsproptf", 1e-4, "avg rms2d", "clip"), ("vit_tiny", "muon", 1e-3, "", ""),
-             ("vit_small", "muon", 1e-3, "qk_rms2d scale", "layer_decay")]
+             ("vit_tiny", "muon", 1e-3, "qk_rms2d scale", "layer_decay")]
 ORTHOGONAL = timm.optim.muon.zeropower_via_newtonschulz
 WEIGHT_DECAY = 0.05  # of these trainings
 TRAINING_LIMITS = {"float64": 1e-9, "float32": 1e-5}
