@@ -11,7 +11,7 @@ function(step)
 endfunction()
 
 file(REMOVE_RECURSE ${WORK})
-step(${CMAKE_CPACK_COMMAND} --config ${BUILD}/CPackConfig.cmake -B ${WORK}/packages)
+step(${CMAKE_CPACK_COMMAND} -D CPACK_DEBIAN_COMPRESSION_TYPE=none --config ${BUILD}/CPackConfig.cmake -B ${WORK}/packages)
 file(GLOB archive ${WORK}/packages/*.tar.gz)
 file(ARCHIVE_EXTRACT INPUT ${archive} DESTINATION ${WORK}/unpacked)
 file(GLOB prefix ${WORK}/unpacked/*)

@@ -29,8 +29,8 @@ Recipe exact_recipe() {
   return recipe;
 }
 
-/// Trains by a recipe that `change` has changed: tensor functions alone give the CPU's numbers elsewhere. The network has
-/// a third of ResNet-18's weights, which optimizers and averages take their time for.
+/// Trains by a recipe that `change` has changed: tensor functions alone give the CPU's numbers elsewhere. The network
+/// has a third of ResNet-18's weights, which optimizers and averages take their time for.
 template <typename Change>
 void same_elsewhere(const Change& change) {
   Recipe recipe = exact_recipe();
