@@ -2,7 +2,7 @@
 #include "core/kernels.h"
 #include "core/strided_loop.h"
 #include "cuda_devices.h"
-#include "norm_table.h"
+#include "ops/norm_table.h"
 #include "ops/conv/kernels.h"
 #include "ops/map_norm/kernels.h"
 #include "ops/norm/layout.h"
