@@ -13,7 +13,7 @@ usage() {
   cat <<'TEXT'
 parts, in the order in which they run without any:
   build        configures and builds Norma with CUDA; what the GPU and its libraries are
-  steps        steps of ResNet-50 with each norm, where batch norm's go, ConvNeXt-T, ViT-S, at batch size 128: Norma
+  steps        steps of ResNet-50 with each norm, what takes batch norm's time, ConvNeXt-T, ViT-S, at batch size 128: Norma
   compile      the same with torch.compile, which launches CUDA graphs: PyTorch
   bench-norms  each norm beside a copy: Norma
   large        norms and other kernels on tensors of more than 2^32 elements
@@ -176,7 +176,7 @@ steps() {
 }
 
 large() {
-  do_or_print env NORMA_DEVICE=cuda timeout 120 "$build/tests/test_ops" "--test-case=large: the last*"
+  do_or_print NORMA_DEVICE=cuda timeout 120 "$build/tests/test_ops" "--test-case=large: the last*"
 }
 
 gradients() {

@@ -63,7 +63,7 @@ std::vector<double> psnr_of(const Options& options) {
   norma::data::Loader exact = loader_of(recipe, options.workers);
   recipe.decode = "scaled";
   norma::data::Loader scaled = loader_of(recipe, options.workers);
-  const auto std = norma::train::make_dataset(recipe, norma::data::Split::train)->info().std;
+  const auto deviations = norma::train::make_dataset(recipe, norma::data::Split::train)->info().std;
   std::vector<double> decibels;
   while (const std::optional<norma::data::Batch> batch = exact.next()) {
     const norma::data::Batch other = *scaled.next();
@@ -72,13 +72,13 @@ std::vector<double> psnr_of(const Options& options) {
     const float* y = other.images.data<float>();
     for (int64_t image = 0; image < batch->images.size(0); ++image) {
       double squares = 0;
-      for (const float deviation : std) {
+      for (const float deviation : deviations) {
         for (int64_t i = 0; i < in_channel; ++i, ++x, ++y) {
           squares += std::pow(static_cast<double>(*x - *y) * deviation, 2);
         }
       }
       if (squares > 0) {
-        decibels.push_back(-10 * std::log10(squares / static_cast<double>(in_channel * std::ssize(std))));
+        decibels.push_back(-10 * std::log10(squares / static_cast<double>(in_channel * std::ssize(deviations))));
       }
     }
   }

@@ -200,7 +200,7 @@ function(norma_unite_tests target)
     endif()
   endforeach()
   set(headers ${CMAKE_CURRENT_BINARY_DIR}/${target}_includes.h)
-  add_custom_command(OUTPUT ${headers} DEPENDS ${sources} VERBATIM
+  add_custom_command(OUTPUT ${headers} DEPENDS ${sources} ${PROJECT_SOURCE_DIR}/cmake/includes_of.cmake VERBATIM
                      COMMAND ${CMAKE_COMMAND} "-DSOURCES=${sources}" -DOUTPUT=${headers}
                              -P ${PROJECT_SOURCE_DIR}/cmake/includes_of.cmake)
   target_sources(${target} PRIVATE ${headers})

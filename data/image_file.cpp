@@ -111,7 +111,7 @@ void decode_image(std::string_view bytes, const std::string& name, int64_t chann
 
 Rectangle decode_window(std::string_view bytes, const std::string& name, int64_t channels, const NeededPart& needed,
                         Image& image) {
-  // A smaller image shows the part that was chosen in the whole one: a random part of other sizes would be another.
+  // A smaller image shows the part that was chosen in the whole one. Chosen again, a random part would be another.
   std::optional<Rectangle> chosen;
   int64_t of_height = 0;
   int64_t of_width = 0;

@@ -74,7 +74,7 @@ Entry entry(const std::string& name, const VitConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<VisionTransformer>(own_name, config, options);
           },
-          {.defaults = {{"eps", std::string(config.pre_norm ? kPreNormVitEps : kVitEps)}}},
+          {.defaults = {{"eps", config.eps()}}},
           std::string(kVitNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
            "qkv_bias", "pos_drop", kNormPlacement},

@@ -211,7 +211,7 @@ VisionTransformer::VisionTransformer(const std::string& name, const VitConfig& c
   Generator generator(options.seed);
   Generator* const start_values = options.initialize ? &generator : nullptr;
   const auto norm_of = [&](const std::string& spec) {
-    return nn::with_default(nn::parse_norm(spec), "eps", std::string(config.pre_norm ? kPreNormVitEps : kVitEps));
+    return nn::with_default(nn::parse_norm(spec), "eps", config.eps());
   };
   const Build build{.norm = norm_of(options.norm.empty() ? std::string(kVitNorm) : options.norm),
                     .qk_norm = options.qk_norm.empty() || options.qk_norm == "none"

@@ -11,8 +11,6 @@
 
 namespace norma::models {
 
-/// eps of every norm in a ViT whose spec names none; of one with pre_norm.
-inline constexpr std::string_view kVitEps = "1e-6", kPreNormVitEps = "1e-5";
 /// The norm of a ViT where none is asked for.
 inline constexpr std::string_view kVitNorm = "layer2d";
 /// The place of a norm of the patches, which a ViT has only if a line of the norm policy has this very name.
@@ -25,6 +23,9 @@ struct VitConfig {
   int64_t heads = 0;
   int64_t depth = 12;
   bool pre_norm = false;  ///< norm_pre before the blocks and no bias of patch_embed.proj: CLIP's ViTs, as in timm
+
+  /// That of every norm whose spec names none.
+  [[nodiscard]] std::string eps() const { return pre_norm ? "1e-5" : "1e-6"; }
 };
 
 class VisionTransformer : public nn::Module {

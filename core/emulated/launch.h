@@ -18,7 +18,8 @@ struct LaunchChecks {
   int resident_blocks = 8;
   /// Multiprocessors. With very many, each block of a kernel has one step of its loop.
   int processors = 2;
-  /// Not 0: only so many blocks at each end of a launch run, for tensors that are too large to go over.
+  /// Not 0: only so many blocks at each end of a launch run, for tensors that are too large to go over. Launch counts
+  /// still count all.
   int64_t end_blocks = 0;
 };
 /// Sets the checks of all launches from now on, on all threads.

@@ -31,7 +31,8 @@ std::vector<float> trained(const std::string& name, const std::string& norm, Les
     options.patch_size = name.starts_with("vit") ? 8 : 2;
     options.image_size = 16;
   }
-  // Drawing start values takes as long as the training. Those of tensors that all norms have are drawn once.
+  // Drawing start values takes as long as the training. They are drawn once; tensors that other norms add keep
+  // their own.
   static std::map<std::string, nn::NamedTensors> starts;
   nn::NamedTensors& start = starts[name];
   if (start.empty()) {

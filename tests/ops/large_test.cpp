@@ -2,16 +2,17 @@
 #include "core/kernels.h"
 #include "core/strided_loop.h"
 #include "cuda_devices.h"
-#include "ops/norm_table.h"
 #include "ops/conv/kernels.h"
 #include "ops/map_norm/kernels.h"
 #include "ops/norm/layout.h"
+#include "ops/norm_table.h"
 #include "ops/pointwise/kernels.h"
 #include "ops/reduce/kernels.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -83,7 +84,7 @@ class LargeMemory : NotCopied {
   std::byte* data_ = nullptr;
 };
 
-Bytes bytes_of(const Tensor& x) {
+Bytes raw_bytes(const Tensor& x) {
   const auto* begin = static_cast<const std::byte*>(x.raw_data());
   return {begin, begin + x.numel() * static_cast<int64_t>(size_of(x.dtype()))};
 }
@@ -126,7 +127,7 @@ void check_last_images(const LargeCase& c, Device device, int64_t pattern_elemen
   std::array<Bytes, 2> patterns;
   std::array<Bytes, 2> chunks;
   for (size_t i = 0; i < 2; ++i) {
-    patterns[i] = bytes_of(to(random_tensor({period * c.elements}, static_cast<int64_t>(i) + 1), c.dtype));
+    patterns[i] = raw_bytes(to(random_tensor({period * c.elements}, static_cast<int64_t>(i) + 1), c.dtype));
     const auto end = patterns[i].begin() + last * c.elements * 2;
     chunks[i].assign(end - c.chunk * c.elements * 2, end);
   }
@@ -158,7 +159,7 @@ LargeCase norm_case(const std::string& name, const Sizes& image, const NormSpec&
     const Tensor bias = parameter(9);
     // Fixed ones are a mean, its low part and 1 / deviation of each channel.
     const int64_t count = kernels::kStatsRows * problem.shape.sets();
-    const Bytes fixed = bytes_of(to(random_tensor({fixed_stats ? count : 1}, 7), DType::float32));
+    const Bytes fixed = raw_bytes(to(random_tensor({fixed_stats ? count : 1}, 7), DType::float32));
     const LargeMemory stats(call.device, count * 4, fixed);
     const auto kernels = kernels::norm_kernels.at("large", call.device);
     kernels::NormPointers of{.x = call.x, .weight = weight.device_pointer(), .bias = bias.device_pointer()};
@@ -187,7 +188,7 @@ std::vector<LargeCase> norm_cases() {
   return all;
 }
 
-/// The two of field reports.
+/// Long rows, and more rows than 2^23.
 std::vector<LargeCase> row_cases() {
   const NormSpec rows{.reduce = {1}, .affine = {1}};
   LargeCase wide = norm_case("rows of 1024", {1024}, rows, false, false, DType::float16);
@@ -200,9 +201,13 @@ std::vector<LargeCase> row_cases() {
 constexpr int64_t kSide = 64;
 constexpr int64_t kElements = kSide * kSide;
 
-/// dyt and a depthwise convolution, forward and backward.
+std::string with_format(const std::string& name, bool channels_last) {
+  return name + (channels_last ? ", channels_last" : "");
+}
+
+/// DyT, forward and backward.
 LargeCase map_case(bool channels_last) {
-  return {"dyt", kElements, kElements, 2, [=](const LargeCall& call) {
+  return {with_format("dyt", channels_last), kElements, kElements, 2, [=](const LargeCall& call) {
             const kernels::MapProblem problem{kernels::MapFunction::tanh, {call.images, kSide, kSide, channels_last}};
             const Tensor parameters = to_device(random_tensor({1 + 2 * kSide}, 7), call.device);
             const auto* first = parameters.device_pointer<double>();
@@ -220,8 +225,9 @@ LargeCase map_case(bool channels_last) {
             synchronize(call.device);
           }};
 }
+/// A depthwise convolution, forward and backward.
 LargeCase depthwise_case(bool channels_last) {
-  return {"depthwise", kElements, kElements, 2, [=](const LargeCall& call) {
+  return {with_format("depthwise", channels_last), kElements, kElements, 2, [=](const LargeCall& call) {
             kernels::Conv2dCase conv{.dtype = DType::bfloat16, .channels_last = channels_last, .groups = kSide};
             conv.n = call.images;
             conv.c = conv.o = kSide;
@@ -251,14 +257,15 @@ std::vector<LargeCase> other_cases() {
         ->unary(kernels::Unary::relu, kDType, {call.images, kElements}, {call.y, dense}, {call.x, dense}, {});
   });
   for (const DType to_dtype : {kDType, DType::float16}) {
-    add_case("a transposed copy", kElements, [=](const LargeCall& call) {
-      const Sizes sizes{call.images, kSide, kSide};
-      const StridedLoop<2> loop{sizes, {Strides{kElements, kSide, 1}, Strides{kElements, 1, kSide}}};
-      kernels::tensor_kernels.at("large", call.device)->copy(loop, to_dtype, call.y, kDType, call.x);
-    });
+    add_case(to_dtype == kDType ? "a transposed copy" : "a transposed copy to float16", kElements,
+             [=](const LargeCall& call) {
+               const Sizes sizes{call.images, kSide, kSide};
+               const StridedLoop<2> loop{sizes, {Strides{kElements, kSide, 1}, Strides{kElements, 1, kSide}}};
+               kernels::tensor_kernels.at("large", call.device)->copy(loop, to_dtype, call.y, kDType, call.x);
+             });
   }
   for (const int64_t along : {kSide, int64_t{1}}) {
-    add_case("sum", kSide, [=](const LargeCall& call) {
+    add_case(along == 1 ? "sum of rows" : "sum of columns", kSide, [=](const LargeCall& call) {
       const Sizes sizes{call.images, kSide, kSide};
       const kernels::ReduceShape shape{sizes, Strides{kElements, kSide / along, along}, Strides{kSide, 1, 0}};
       kernels::reduce_kernels.at("large", call.device)
@@ -268,12 +275,23 @@ std::vector<LargeCase> other_cases() {
   return all;
 }
 
+/// Sets launch checks while it lives.
+class ChecksGuard : NotCopied {
+ public:
+  explicit ChecksGuard(const emulated::LaunchChecks& checks) : before_(emulated::launch_checks()) {
+    emulated::set_launch_checks(checks);
+  }
+  ~ChecksGuard() { emulated::set_launch_checks(before_); }
+
+ private:
+  emulated::LaunchChecks before_;
+};
+
 }  // namespace
 
 TEST_CASE("large: the last images have the results that they have alone") {
   const DefaultDeviceGuard guard(kCpu);
-  const emulated::LaunchChecks before = emulated::launch_checks();
-  emulated::set_launch_checks({.resident_blocks = 1 << 20, .processors = 1 << 20, .end_blocks = 64});
+  const ChecksGuard checks({.resident_blocks = 1 << 20, .processors = 1 << 20, .end_blocks = 64});
   for (const Device device : cuda_devices()) {
     for (const std::vector<LargeCase>& cases : {row_cases(), norm_cases(), other_cases()}) {
       for (const LargeCase& c : cases) {
@@ -281,7 +299,6 @@ TEST_CASE("large: the last images have the results that they have alone") {
       }
     }
   }
-  emulated::set_launch_checks(before);
 }
 
 TEST_CASE("large: rows on the CPU" * doctest::test_suite("slow")) {

@@ -30,7 +30,7 @@ Recipe exact_recipe() {
 }
 
 /// Trains by a recipe that `change` has changed: tensor functions alone give the CPU's numbers elsewhere. The network
-/// has a third of ResNet-18's weights, which optimizers and averages take their time for.
+/// has a third of ResNet-18's weights, since optimizers and averages take time for each.
 template <typename Change>
 void same_elsewhere(const Change& change) {
   Recipe recipe = exact_recipe();

@@ -23,8 +23,8 @@ struct Properties {
   double clock_hz = 0;                 ///< the boost clock
 };
 
-/// The GPU of this name ("h100", "h200", "l4", "rtx4090") from gpus.json beside the program's sources.
-/// Throws std::runtime_error with the known names for another one.
+/// The GPU of this name ("h100", "h200", "l4", "rtx4090"; "large" for tensors that none holds) from gpus.json beside
+/// the program's sources. Throws std::runtime_error with the known names for another one.
 Properties properties_of(const std::string& name);
 
 }  // namespace virtual_gpu

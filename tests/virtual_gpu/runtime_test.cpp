@@ -214,7 +214,7 @@ TEST_CASE("properties: the known GPUs, and an error that names them") {
   CHECK(properties_of("rtx4090").minor == 9);
   CHECK(properties_of("h100").memory_bytes < properties_of("h200").memory_bytes);
   CHECK_THROWS_WITH(properties_of("h300"),
-                    "NORMA_VIRTUAL_GPU: expected one of emulated, h100, h200, l4, rtx4090, got 'h300'");
+                    "NORMA_VIRTUAL_GPU: expected one of emulated, h100, h200, l4, large, rtx4090, got 'h300'");
 }
 
 }  // namespace
