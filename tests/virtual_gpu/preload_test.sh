@@ -27,7 +27,7 @@ expect 'the counts: kernels that were launched, with instructions' yes \
   "$(grep -qE '"launches": [1-9]' "$work/counts.json" && grep -qE '"warp_instructions": [1-9]' "$work/counts.json" && echo yes)"
 
 on_gpu NORMA_VIRTUAL_GPU=h300 "$case"
-expect 'an unknown GPU' "2 virtual GPU: NORMA_VIRTUAL_GPU: expected one of emulated, h100, h200, l4, rtx4090, got 'h300'" \
+expect 'an unknown GPU' "2 virtual GPU: NORMA_VIRTUAL_GPU: expected one of emulated, h100, h200, l4, large, rtx4090, got 'h300'" \
   "$code $(cat "$work/output")"
 on_gpu NORMA_VIRTUAL_GPU_SEED=one "$case"
 expect 'a seed that is no number' "2 virtual GPU: NORMA_VIRTUAL_GPU_SEED: expected a number, got 'one'" \
