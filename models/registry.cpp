@@ -191,9 +191,10 @@ void register_model(const std::string& name, ModelDefinition definition) {
   check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
   check(definition.make != nullptr, "register_model", "make: expected a function, got none");
   nn::parse_norm(definition.own_norm);
-  const std::vector<std::string> known = {"conv_layer",  "small_stem", "patch_size",         "zero_init_last",
-                                          "layer_scale", "drop_path",  "grad_checkpointing", "global_pool",
-                                          "qk_norm",     "qkv_bias",   "pos_drop",           kNormPlacement};
+  std::vector<std::string> known;  // what some network of ours takes
+  for (const Entry& entry : entries()) {
+    known.insert(known.end(), entry.options.begin(), entry.options.end());
+  }
   for (const std::string& option : definition.options) {
     check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
           unknown_name("option", option, known));

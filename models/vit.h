@@ -24,7 +24,7 @@ struct VitConfig {
   int64_t depth = 12;
   bool pre_norm = false;  ///< norm_pre before the blocks and no bias of patch_embed.proj: CLIP's ViTs, as in timm
 
-  /// That of every norm whose spec names none.
+  /// Returns the eps of every norm whose spec names none.
   [[nodiscard]] std::string eps() const { return pre_norm ? "1e-5" : "1e-6"; }
 };
 

@@ -1,5 +1,6 @@
 #include "core/cuda/kernel.h"
 #include "error_text.h"
+#include "launch_checks_guard.h"
 
 #include <doctest/doctest.h>
 
@@ -14,20 +15,6 @@ namespace {
 
 using kernels::kWarp;
 using namespace kernels::emulated;
-
-/// Checks that hold while it lives.
-class ChecksGuard {
- public:
-  explicit ChecksGuard(const emulated::LaunchChecks& checks) : before_(emulated::launch_checks()) {
-    emulated::set_launch_checks(checks);
-  }
-  ~ChecksGuard() { emulated::set_launch_checks(before_); }
-  ChecksGuard(const ChecksGuard&) = delete;
-  ChecksGuard& operator=(const ChecksGuard&) = delete;
-
- private:
-  emulated::LaunchChecks before_;
-};
 
 void note_places(int64_t* to) {
   to[global_thread()] = 1000 * block() + thread();
@@ -95,7 +82,7 @@ std::string launch_error(int threads, size_t shared_bytes, Kernel kernel, Argume
 
 TEST_CASE("emulated launch: every thread of every block runs once, in any order") {
   for (const uint64_t seed : {0, 1, 2, 7}) {
-    const ChecksGuard guard({.order_seed = seed});
+    const LaunchChecksGuard guard({.order_seed = seed});
     std::vector<int64_t> places(5 * 64, -1);
     launch(5, 64, 0, current_stream(), note_places, places.data());
     for (int64_t i = 0; i < 5 * 64; ++i) {
@@ -106,7 +93,7 @@ TEST_CASE("emulated launch: every thread of every block runs once, in any order"
 
 TEST_CASE("emulated launch: shuffles and barriers hold in any order of lanes and warps") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    const ChecksGuard guard({.order_seed = seed});
+    const LaunchChecksGuard guard({.order_seed = seed});
     std::vector<int64_t> sums(3 * 96, -1);
     launch(3, 96, 3 * sizeof(int64_t), current_stream(), sum_of_block, sums.data());
     CHECK(sums == std::vector<int64_t>(3 * 96, 96 * 97 / 2));
@@ -118,7 +105,7 @@ TEST_CASE("emulated launch: a missing barrier and uninitialized shared memory sh
   launch(1, 64, 64 * sizeof(double), current_stream(), sum_without_barrier, totals.data());
   CHECK(std::isnan(totals[0]));
   CHECK(totals[63] == 64);  // the last one sees all: only another order shows that it should not
-  const ChecksGuard guard({.order_seed = 5});
+  const LaunchChecksGuard guard({.order_seed = 5});
   launch(1, 64, 64 * sizeof(double), current_stream(), sum_without_barrier, totals.data());
   CHECK(std::isnan(totals[63]));
   double value = 0;

@@ -2,6 +2,7 @@
 #include "core/kernels.h"
 #include "core/strided_loop.h"
 #include "cuda_devices.h"
+#include "launch_checks_guard.h"
 #include "ops/conv/kernels.h"
 #include "ops/map_norm/kernels.h"
 #include "ops/norm/layout.h"
@@ -275,23 +276,11 @@ std::vector<LargeCase> other_cases() {
   return all;
 }
 
-/// Sets launch checks while it lives.
-class ChecksGuard : NotCopied {
- public:
-  explicit ChecksGuard(const emulated::LaunchChecks& checks) : before_(emulated::launch_checks()) {
-    emulated::set_launch_checks(checks);
-  }
-  ~ChecksGuard() { emulated::set_launch_checks(before_); }
-
- private:
-  emulated::LaunchChecks before_;
-};
-
 }  // namespace
 
 TEST_CASE("large: the last images have the results that they have alone") {
   const DefaultDeviceGuard guard(kCpu);
-  const ChecksGuard checks({.resident_blocks = 1 << 20, .processors = 1 << 20, .end_blocks = 64});
+  const LaunchChecksGuard checks({.resident_blocks = 1 << 20, .processors = 1 << 20, .end_blocks = 64});
   for (const Device device : cuda_devices()) {
     for (const std::vector<LargeCase>& cases : {row_cases(), norm_cases(), other_cases()}) {
       for (const LargeCase& c : cases) {
