@@ -95,6 +95,13 @@ class Reach(unittest.TestCase):
         self.change('ops/norm/cpu/rows.cpp')
         self.assertLessEqual({'portable', 'wheel', 'asan:ops', 'emulated:nn', 'cuda', 'release:lab'}, self.reached())
 
+    def test_sanitizers_of_the_upper_rooms_read_the_headers_of_the_lowest(self):
+        self.change('ops/pool/pool.cpp')
+        sanitized = {part for part in self.reached() if part.startswith('asan:')}
+        self.assertEqual(sanitized, {'asan:ops', 'asan:nn', 'asan:models'})
+        self.change('ops/pool/pool.h')
+        self.assertLessEqual({'asan:train', 'asan:lab', 'asan:cli'}, self.reached())
+
     def test_a_tensor_reaches_everything_that_is_compiled(self):
         self.change('core/tensor.h')
         self.assertLessEqual({f'release:{room}' for room in ('core', 'ops', 'cli', 'lab', 'parity', 'examples', 'lessons')} |
