@@ -1,5 +1,6 @@
 #include "nn/checkpoint.h"
 
+#include "base/lists.h"
 #include "base/not_copied.h"
 #include "core/autocast.h"
 #include "core/copy.h"
@@ -28,10 +29,7 @@ thread_local CheckpointPass current_pass = CheckpointPass::none;
 
 Tensors copies_of(const Tensors& from) {
   const NoGradGuard no_grad;
-  Tensors to;
-  for (const Tensor& x : from) {
-    to.push_back(empty_like(x));
-  }
+  Tensors to = mapped(from, [](const Tensor& x) { return empty_like(x); });
   copy_all_into(from, to);
   return to;
 }

@@ -1,6 +1,7 @@
 #include "nn/module.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "core/allocator.h"
 #include "core/anomaly.h"
@@ -252,11 +253,7 @@ NamedTensors Module::named(NamedTensors Module::*own, bool remove_duplicate) con
 }
 
 Tensors Module::parameters() const {
-  Tensors result;
-  for (const auto& [name, x] : named_parameters()) {
-    result.push_back(x);
-  }
-  return result;
+  return mapped(named_parameters(), [](const auto& parameter) { return parameter.second; });
 }
 
 std::vector<std::pair<std::string, Module*>> Module::named_modules() {

@@ -55,7 +55,7 @@ std::map<std::string, bool> norm_parameters(const Module& module) {
     }
     const std::vector<std::string> decaying = norm->decaying();
     for (const auto& [name, x] : layer->named_parameters()) {
-      decays[join_names(path, name)] |= std::ranges::find(decaying, name) != decaying.end();
+      decays[join_names(path, name)] |= is_in(decaying, name);
     }
   }
   return decays;
@@ -66,6 +66,10 @@ bool is_bias(std::string_view name) {
 }
 
 }  // namespace
+
+Tensors gradients_of(const Tensors& parameters) {
+  return filtered(mapped(parameters, &Tensor::grad), &Tensor::defined);
+}
 
 void Optimizer::check_not_negative(std::string_view op, std::string_view name, double value) {
   check(std::isfinite(value) && value >= 0, op, "{}: expected a finite number of at least 0, got {}", name, value);

@@ -171,14 +171,6 @@ class Optimizer : NotCopied {
 };
 
 /// The gradients of the parameters that have one.
-inline Tensors gradients_of(const Tensors& parameters) {
-  Tensors gradients;
-  for (const Tensor& x : parameters) {
-    if (x.grad().defined()) {
-      gradients.push_back(x.grad());
-    }
-  }
-  return gradients;
-}
+Tensors gradients_of(const Tensors& parameters);
 
 }  // namespace norma::nn

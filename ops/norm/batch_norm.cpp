@@ -1,3 +1,4 @@
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
@@ -84,10 +85,7 @@ Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
       first += part.size(0);
     }
   }
-  std::vector<int64_t> counts;
-  for (const Tensor& part : parts) {
-    counts.push_back(part.size(0));
-  }
+  const std::vector<int64_t> counts = mapped(parts, [](const Tensor& part) { return part.size(0); });
   return Op(op).record(parts, y, {}, [counts](const Tensor& dy, const BackwardContext& c) {
     Tensors gradients;
     int64_t first = 0;

@@ -1,5 +1,6 @@
 #include "ops/pointwise/dispatch.h"
 
+#include "base/lists.h"
 #include "core/factory.h"
 #include "core/strided_loop.h"
 #include "ops/reduce/reduce.h"
@@ -145,11 +146,8 @@ Strides result_strides(const Sizes& sizes, TensorList operands) {
       return first.strides();
     }
   }
-  std::vector<Strides> strides;
-  for (const Tensor& x : operands) {
-    strides.push_back(broadcast_strides(x.sizes(), x.strides(), sizes));
-  }
-  return ordered_strides(sizes, strides);
+  return ordered_strides(
+      sizes, mapped(operands, [&](const Tensor& x) { return broadcast_strides(x.sizes(), x.strides(), sizes); }));
 }
 
 Tensor empty_for(const Sizes& sizes, DType dtype, TensorList operands) {
