@@ -137,16 +137,8 @@ struct Matrices {
 /// of 16 bits for each product anew.
 DType product_dtype(const Tensor& q) {
   constexpr int64_t kSome = 64;
-  const kernels::MatmulCase product{.dtype = q.dtype(),
-                                    .m = kSome,
-                                    .n = kSome,
-                                    .k = kSome,
-                                    .a_row = kSome,
-                                    .a_column = 1,
-                                    .b_row = kSome,
-                                    .b_column = 1,
-                                    .c_row = kSome,
-                                    .wide = true};
+  kernels::MatmulCase product = kernels::dense_product(q.dtype(), kSome, kSome, kSome);
+  product.wide = true;
   const bool converts = kernels::matmul_kernels.at(kOp, q.device())->choose(product).converts;
   return converts ? compute_dtype(q.dtype()) : q.dtype();
 }
