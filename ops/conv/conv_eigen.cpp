@@ -215,7 +215,7 @@ struct Passes {
   }
 
   void input_gradient(const T* dy, const T* weight, T* dx) const {
-    parallel_for(0, conv.n * conv.c * conv.h * conv.w, kPointwiseGrain,
+    parallel_for(0, conv.x_numel(), kPointwiseGrain,
                  [&](int64_t first, int64_t last) { std::fill(dx + first, dx + last, T(0)); });
     // Blocks of one image overlap in dx, so one thread takes all of them.
     parallel_for(0, conv.n * conv.groups, /* grain= */ 1, [&](int64_t first, int64_t last) {
@@ -276,10 +276,6 @@ void with_passes(const Conv2dCase& conv, F&& f) {
                     [&]<class T>(T) { conv.channels_last ? f(Passes<T, true>{conv}) : f(Passes<T, false>{conv}); });
 }
 
-int64_t weight_count(const Conv2dCase& conv) {
-  return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw;
-}
-
 /// Calls f(weight) with the weights in the order of the activations.
 template <class T, class F>
 void with_ordered_weight(const Conv2dCase& conv, const void* weight, F&& f) {
@@ -287,7 +283,7 @@ void with_ordered_weight(const Conv2dCase& conv, const void* weight, F&& f) {
     f(static_cast<const T*>(weight));
     return;
   }
-  const Buffer<T> ordered(weight_count(conv));
+  const Buffer<T> ordered(conv.weight_numel());
   reorder_weight(conv, static_cast<const T*>(weight), conv.channels_last, ordered.data());
   f(ordered.data());
 }
@@ -321,7 +317,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
       passes.weight_gradient(xs, dys, static_cast<T*>(dweight));
       return;
     }
-    const Buffer<T> ordered(weight_count(conv));
+    const Buffer<T> ordered(conv.weight_numel());
     passes.weight_gradient(xs, dys, ordered.data());
     reorder_weight(conv, ordered.data(), conv.weight_channels_last, static_cast<T*>(dweight));
   });
