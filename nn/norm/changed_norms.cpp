@@ -39,10 +39,8 @@ void ChannelMoments::add(const Tensor& x) {
   if (x.numel() == 0) {
     return;
   }
-  Axes axes{0};
-  for (int64_t axis = 2; axis < x.rank(); ++axis) {
-    axes.push_back(axis);
-  }
+  Axes axes = axes_from(2, x.rank());
+  axes.insert(0, 0);
   const Tensor wide = in_float64(x);
   const std::vector<double> mean = norma::mean(wide, axes).to_vector<double>();
   const std::vector<double> var = norma::var(wide, axes, {.correction = 0}).to_vector<double>();

@@ -77,14 +77,6 @@ bool check_running_statistics(std::string_view op, const Tensor& running_mean, c
   return true;
 }
 
-Axes axes_from(int64_t first, int64_t last) {
-  Axes axes;
-  for (int64_t axis = first; axis < last; ++axis) {
-    axes.push_back(axis);
-  }
-  return axes;
-}
-
 Sizes sizes_along(const Tensor& x, const Axes& axes) {
   Sizes sizes;
   for (const int64_t axis : axes) {
@@ -176,15 +168,6 @@ Tensor with_strides(const Tensor& x, const Sizes& sizes, const Strides& strides)
 }
 
 }  // namespace
-
-bool same_places(const Sizes& sizes, const Strides& a, const Strides& b) {
-  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] != 1 && a[axis] != b[axis]) {
-      return false;
-    }
-  }
-  return true;
-}
 
 Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec) {
   Sizes result = sizes;

@@ -34,14 +34,9 @@ NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec
 bool check_running_statistics(std::string_view op, const Tensor& running_mean, const Tensor& running_var,
                               const Tensor& x);
 
-/// first, first + 1, … , last - 1
-Axes axes_from(int64_t first, int64_t last);
 Sizes sizes_along(const Tensor& x, const Axes& axes);
 
 // --- layout ---------------------------------------------------------------------------------------------------------
-
-/// True iff both strides put the elements in the same places. Strides of axes of size 1 do not matter.
-bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
 
 /// The sizes of a tensor with one number per set: reduced axes have size 1.
 Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec);
