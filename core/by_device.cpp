@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "core/allocator.h"
 #include "core/device_functions.h"
+#include "core/device_graph.h"
 
 namespace norma {
 
@@ -38,6 +39,11 @@ void synchronize(Device device) {
 
 Facts cuda_facts() {
   return device_functions.cuda == nullptr ? Facts{} : device_functions.cuda->facts();
+}
+
+std::unique_ptr<DeviceGraph> make_device_graph(Device device) {
+  const auto make = device_functions.table("device_graph", device).make_graph;
+  return make == nullptr ? nullptr : make(device.index);
 }
 
 Allocator& allocator(Device device) {
