@@ -35,7 +35,7 @@ struct Entry {
   std::string name;
   Outline outline;
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
-  nn::NetworkNorms norms;
+  nn::NormDefaults norm_defaults;
   std::string own_norm;
   std::vector<std::string> options;  // as ModelDefinition::options
   std::optional<int64_t> usual_patch = {};
@@ -63,7 +63,7 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
-          {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
+          {{"eps", std::string(kConvNeXtEps)}},
           std::string(kConvNeXtNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", kNormPlacement},
           4};
@@ -75,7 +75,7 @@ Entry entry(const std::string& name, const VitConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<VisionTransformer>(own_name, config, options);
           },
-          {.defaults = {{"eps", config.eps()}}},
+          {{"eps", config.eps()}},
           std::string(kVitNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
            "qkv_bias", "pos_drop", kNormPlacement},
@@ -208,7 +208,7 @@ void register_model(const std::string& name, ModelDefinition definition) {
   entries().push_back({.name = name,
                        .outline = {},
                        .make = make,
-                       .norms = {},
+                       .norm_defaults = {},
                        .own_norm = std::move(definition.own_norm),
                        .options = std::move(definition.options),
                        .registered = true});
@@ -254,7 +254,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
   check_options(entry, options);  // after the constructor, whose texts say more
   if (!options.norm_policy.rules.empty()) {
-    nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
+    nn::apply_norm_policy(*model, options.norm_policy, entry.norm_defaults);
   }
   return model;
 }
@@ -344,7 +344,7 @@ std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors
 nn::NormChoice complete_norm(const std::string& name, const std::string& spec) {
   const Entry& entry = find(name);
   nn::NormChoice choice = nn::parse_norm(spec.empty() ? entry.own_norm : spec);
-  for (const auto& [option, value] : entry.norms.defaults) {
+  for (const auto& [option, value] : entry.norm_defaults) {
     choice = nn::with_default(std::move(choice), option, value);
   }
   return nn::complete_choice(choice);

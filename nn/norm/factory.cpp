@@ -183,13 +183,7 @@ const NormDefinition& norm_definition(const std::string& name) {
   fail("norm", "{}", unknown_name("norm", name, norm_names()));
 }
 
-NewNormsOnly::NewNormsOnly() {
-  new_norms_only = true;
-}
-
-NewNormsOnly::~NewNormsOnly() {
-  new_norms_only = false;
-}
+NewNormsOnly::NewNormsOnly() : Temporarily(new_norms_only, true) {}
 
 void register_norm(const std::string& name, NormDefinition definition) {
   check(!name.empty() && name.find_first_of(":/[],= ") == std::string::npos, "register_norm",

@@ -76,7 +76,7 @@ std::string read_norm_policy(const std::filesystem::path& file) {
   return read_text_file(kOp, file, kMaxTomlBytes);
 }
 
-int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network) {
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NormDefaults& defaults) {
   std::map<std::string, const NormRule*> chosen;
   std::vector<std::string> layers;
   for (const auto& [path, module, slot] : model.replaceable_modules()) {
@@ -116,7 +116,7 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const Network
         "{}:{}: '{}': {}: expected a norm for a single pixel, got {}; a later line \"{}\" = \"layer2d\" is what --norm "
         "{} does",
         policy.source, found->second->line, found->second->pattern, path, choice.name, path, choice.name);
-    for (const auto& [option, value] : network.defaults) {
+    for (const auto& [option, value] : defaults) {
       choice = with_default(choice, option, value);
     }
     try {

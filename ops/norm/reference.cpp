@@ -1,14 +1,13 @@
 #include "ops/norm/reference.h"
 
-#include "base/error.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
+#include "ops/implementations.h"
 #include "ops/norm/node.h"
 
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <numbers>
 #include <string_view>
 #include <utility>
@@ -182,15 +181,8 @@ std::vector<double> NormReference::all(Wide (NormReference::*of)(size_t, size_t,
 
 namespace {
 
-bool reference_in_environment() {
-  const char* const name = std::getenv("NORMA_NORM");
-  const std::string_view chosen = name == nullptr ? "" : name;
-  check(chosen.empty() || chosen == "reference", "normalize", "NORMA_NORM: expected reference, got {}", chosen);
-  return !chosen.empty();
-}
-
 std::atomic<bool>& reference_is_on() {
-  static std::atomic<bool> instance = reference_in_environment();
+  static std::atomic<bool> instance = kernels::reference_in_environment("normalize", "NORMA_NORM");
   return instance;
 }
 
