@@ -37,16 +37,13 @@ Tensors copies_of(const Tensors& from) {
 /// All modules below one, with their paths.
 using Tree = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
 
-void add_below(const Module& module, const std::string& prefix, Tree& tree) {
-  for (const auto& [name, child] : module.children()) {
-    tree.emplace_back(prefix + name, child);
-    add_below(*child, prefix + name + ".", tree);
-  }
-}
-
 Tree below(const Module& module) {
   Tree tree;
-  add_below(module, "", tree);
+  for (const auto& [path, holder] : module.named_modules()) {
+    for (const auto& [name, child] : holder->children()) {
+      tree.emplace_back(join_names(path, name), child);
+    }
+  }
   return tree;
 }
 
