@@ -306,15 +306,15 @@ Tensor in_dtype(const Tensor& x, DType dtype) {
   return x.defined() ? to(x, dtype) : x;
 }
 
-Tensor along_channels(const Tensor& parameter, const Tensor& x) {
+Tensor along_channels(const Tensor& parameter, const Tensor& x, int64_t axis) {
   Sizes sizes = Sizes::filled(x.rank(), 1);
-  sizes[1] = x.size(1);
+  sizes[axis] = x.size(axis);
   return reshape(to(parameter, x.dtype()), sizes);
 }
 
-Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor scaled = weight.defined() ? mul(x, along_channels(weight, x)) : x;
-  return bias.defined() ? add(scaled, along_channels(bias, x)) : scaled;
+Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t axis) {
+  const Tensor scaled = weight.defined() ? mul(x, along_channels(weight, x, axis)) : x;
+  return bias.defined() ? add(scaled, along_channels(bias, x, axis)) : scaled;
 }
 
 Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {

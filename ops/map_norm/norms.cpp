@@ -318,22 +318,13 @@ struct BoundedNorm {
 
 Tensor composed_bounded(const BoundedNorm& norm, const Tensors& inputs, int64_t axis) {
   const Tensor& x = inputs[0];
-  Sizes along = Sizes::filled(x.rank(), 1);
-  const auto parameter = [&](size_t i) { return reshape(to(inputs[i], compute_dtype(x.dtype())), along); };
+  const Tensor wide = in_compute_dtype(x);
   const size_t scalars = norm.scalars.size();
-  Tensor z = mul(in_compute_dtype(x), parameter(1));
+  Tensor z = mul(wide, to(inputs[1], wide.dtype()));
   if (scalars > 1) {
-    z = add(z, parameter(2));
+    z = add(z, to(inputs[2], wide.dtype()));
   }
-  Tensor y = norm.bounded(z);
-  along[axis] = x.size(axis);
-  if (inputs[scalars + 1].defined()) {
-    y = mul(y, parameter(scalars + 1));
-  }
-  if (inputs[scalars + 2].defined()) {
-    y = add(y, parameter(scalars + 2));
-  }
-  return back_to(x, y);
+  return back_to(x, scale_and_shift(norm.bounded(z), inputs[scalars + 1], inputs[scalars + 2], axis));
 }
 
 Tensor apply_bounded(const BoundedNorm& norm, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -401,10 +392,8 @@ Tensor seed_norm(const Tensor& input, const Tensor& weight, const Tensor& alpha,
   }
   const Tensor wide = in_compute_dtype(x);
   const auto of_channels = [&](const Tensor& parameter) { return to(parameter, wide.dtype()); };
-  Sizes along = Sizes::filled(x.rank(), 1);
-  along[axis] = x.size(axis);
   const NormSpec rms{.reduce = {axis}, .affine = {axis}, .eps = options.eps, .centring = Centring::none};
-  const Tensor t = tanh(sum(mul(wide, reshape(of_channels(beta), along)), {axis}, {.keepdim = true}));
+  const Tensor t = tanh(sum(mul(wide, along_channels(beta, wide, axis)), {axis}, {.keepdim = true}));
   // Both terms are norms with a weight, which compute x / rms(x) again in backward and keep x alone. x / rms(x) as a
   // tensor, and the scale of each element as another, would be kept beside it.
   const Tensor dynamic = mul(normalize(wide, rms, of_channels(alpha), {}, nullptr, op), t);
