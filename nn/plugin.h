@@ -28,7 +28,7 @@ using PluginAbi = std::array<int64_t, 8>;
 
 /// The first number rises with every change of a header that matters to plug-ins but changes none of the other numbers.
 inline constexpr PluginAbi kPluginAbi{
-    3,
+    4,
     __GXX_ABI_VERSION,
 #ifdef _GLIBCXX_USE_CXX11_ABI
     _GLIBCXX_USE_CXX11_ABI,
