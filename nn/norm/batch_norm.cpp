@@ -1,10 +1,8 @@
 #include "nn/norm/batch_norm.h"
 
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
 #include "nn/norm/options.h"
-#include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"
 
 namespace norma::nn {

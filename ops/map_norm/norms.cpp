@@ -1,6 +1,5 @@
 #include "ops/map_norm/norms.h"
 
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
 #include "ops/map_norm/map_norm.h"

@@ -9,7 +9,6 @@
 #include "ops/shape/view.h"
 
 #include <algorithm>
-#include <cmath>
 
 // The norms that take statistics over a batch and keep running ones.
 

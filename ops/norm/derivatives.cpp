@@ -1,5 +1,4 @@
 #include "base/lists.h"
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
 #include "ops/norm/node.h"

@@ -10,7 +10,6 @@
 #include <cmath>
 #include <numbers>
 #include <string_view>
-#include <utility>
 
 namespace norma {
 

@@ -8,8 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
-#include <string>
 
 namespace norma::pointwise {
 
