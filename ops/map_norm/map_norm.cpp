@@ -324,8 +324,7 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
   if (x.numel() > 0) {
     const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
     const Tensor stats = compute_stats(op, layout, x, spec);
-    const int64_t sets = stats.size(1);
-    const Tensor rstd = layout.per_set(alias(stats, {sets}, {1}, kernels::kRstdRow * sets), sizes);
+    const Tensor rstd = layout.per_set(stats_row(stats, kernels::kRstdRow), sizes);
     result = div(full({}, 1, options), rstd);
   }
   Op recorded("deviation");

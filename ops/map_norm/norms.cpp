@@ -45,9 +45,8 @@ Tensor filter_response_norm(const Tensor& input, const Tensor& weight, const Ten
   const Op op(named<"filter_response_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
-  check_optional_per_channel(op, "tau", tau, x);
+  check_affine(op, weight, bias, x);
+  check_optional(op, "tau", tau, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   const NormSpec spec = filter_response_spec(x, options.eps);
   if (!tau.defined()) {
@@ -94,8 +93,7 @@ Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Ten
   const Op op(named<"global_response_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
+  check_affine(op, weight, bias, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   const NormSpec spec = root_mean_square_spec(x);
   return map_norm({.op = op,
@@ -192,8 +190,7 @@ namespace {
 void check_evo_parameters(std::string_view op, const Tensor& x, const Tensor& v, const Tensor& weight,
                           const Tensor& bias) {
   check_per_channel(op, "v", v, x);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
+  check_affine(op, weight, bias, x);
 }
 
 // --- B0 -------------------------------------------------------------------------------------------------------------
@@ -252,7 +249,7 @@ Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor&
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_evo_parameters(op, x, v, weight, bias);
-  check_optional_per_channel(op, "running_var", running_var, x);
+  check_optional(op, "running_var", running_var, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
         options.momentum);

@@ -54,12 +54,6 @@ Tensor constant_row(const NormNode& node, int64_t i) {
   return reshape(select(node.stats, 0, i), sizes);
 }
 
-/// The row of rstd in the order of the sets in memory.
-Tensor rstd_row(const NormNode& node) {
-  const int64_t sets = node.stats.size(1);
-  return alias(node.stats, {sets}, {1}, kernels::kRstdRow * sets);
-}
-
 /// Numbers of the sets, in that order, as a constant in sizes that broadcast over the split tensor.
 Tensor over_split(const NormNode& node, const Tensor& of_sets) {
   const NormLayout layout(node.x.sizes(), preserved_strides(node.x.sizes(), node.x.strides()), node.spec, node.affine);
@@ -73,7 +67,7 @@ Tensor over_split(const NormNode& node, const Tensor& of_sets) {
 
 /// A power of two for each set, about 1 / its deviation.
 Tensor scale_of_sets(const NormNode& node) {
-  const Tensor rstd = rstd_row(node);
+  const Tensor rstd = stats_row(node.stats, kernels::kRstdRow);
   if (node.x.numel() == 0) {
     return ones({}, {.dtype = node.stats.dtype(), .device = node.x.device()});
   }

@@ -60,13 +60,6 @@ void check_per_channel(std::string_view op, std::string_view argument, const Ten
   check_parameter(op, argument, parameter, x);
 }
 
-void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
-                                const Tensor& x) {
-  if (parameter.defined()) {
-    check_per_channel(op, argument, parameter, x);
-  }
-}
-
 bool check_running_statistics(std::string_view op, const Tensor& running_mean, const Tensor& running_var,
                               const Tensor& x) {
   if (!running_mean.defined() && !running_var.defined()) {
@@ -111,12 +104,17 @@ NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec
   return result;
 }
 
-void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
-                  const Axes& affine) {
+void check_optional(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
+                    const Axes& axes) {
   if (parameter.defined()) {
-    check_sizes(op, argument, parameter, sizes_along(x, affine));
+    check_sizes(op, argument, parameter, sizes_along(x, axes));
     check_parameter(op, argument, parameter, x);
   }
+}
+
+void check_affine(std::string_view op, const Tensor& weight, const Tensor& bias, const Tensor& x, const Axes& affine) {
+  check_optional(op, "weight", weight, x, affine);
+  check_optional(op, "bias", bias, x, affine);
 }
 
 // --- layout ---------------------------------------------------------------------------------------------------------
@@ -177,8 +175,7 @@ Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec) {
   return result;
 }
 
-NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine)
-    : groups_(spec.groups) {
+NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine) {
   // Row-major strides of the caller's weight.
   Strides weight_strides = Strides::filled(sizes.size(), 0);
   int64_t weight_stride = 1;

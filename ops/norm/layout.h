@@ -22,12 +22,12 @@ void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high
 void check_parameter(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x);
 /// A parameter has sizes (C).
 void check_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x);
-/// A parameter has sizes (C) or is undefined.
-void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
-                                const Tensor& x);
-/// A weight or bias has the sizes of x along the axes `affine`, or is undefined.
-void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
-                  const Axes& affine);
+/// A parameter has the sizes of x along some axes, or is undefined.
+void check_optional(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
+                    const Axes& axes = {1});
+/// check_optional() of weight and bias.
+void check_affine(std::string_view op, const Tensor& weight, const Tensor& bias, const Tensor& x,
+                  const Axes& affine = {1});
 /// Returns the spec with its axes sorted and not negative, if x can have it.
 NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec);
 /// True iff running_mean and running_var are defined, both of (C); false iff both are undefined.
@@ -90,7 +90,6 @@ class NormLayout {
   [[nodiscard]] Tensor view_of_sets(const Tensor& x) const;
 
   std::vector<MemoryAxis> axes_;  ///< outermost first, without those of size 1
-  int64_t groups_;
   Walk walk_ = Walk::rows;
   NormShape shape_;
   AffineShape affine_;

@@ -204,10 +204,8 @@ namespace {
 /// A norm by its definition. `stats`, if defined, replace those of x.
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs) {
   if (stats.defined()) {
-    const int64_t sets = layout.shape().sets();
     const auto row = [&](int64_t which) {
-      return layout.per_set(alias(stats, {sets}, {1}, which * sets), sizes_of_sets(inputs.x.sizes(), inputs.spec))
-          .to_vector<double>();
+      return layout.per_set(stats_row(stats, which), sizes_of_sets(inputs.x.sizes(), inputs.spec)).to_vector<double>();
     };
     const std::vector<double> mean = row(kernels::kMeanRow);
     const std::vector<double> mean_low = row(kernels::kMeanLowRow);
@@ -248,14 +246,13 @@ void forward_by_reference(std::string_view op, const NormLayout& layout, const N
     const Tensor in_order = layout.sets_in_order(from_vector(values, set_sizes, options));
     copy_into(alias(in_order, {sets}, {1}, 0), to);
   };
-  const auto row = [&](int64_t which) { return alias(t.stats, {sets}, {1}, which * sets); };
   const auto high = [&](size_t set) -> NormReference::Wide {
     const NormReference::Wide mean = reference.mean(set);
     return t.stats.dtype() == DType::float32 ? static_cast<float>(mean) : static_cast<double>(mean);
   };
-  write(row(kernels::kMeanRow), high);
-  write(row(kernels::kMeanLowRow), [&](size_t set) { return reference.mean(set) - high(set); });
-  write(row(kernels::kRstdRow), [&](size_t set) { return reference.rstd(set); });
+  write(stats_row(t.stats, kernels::kMeanRow), high);
+  write(stats_row(t.stats, kernels::kMeanLowRow), [&](size_t set) { return reference.mean(set) - high(set); });
+  write(stats_row(t.stats, kernels::kRstdRow), [&](size_t set) { return reference.rstd(set); });
   if (t.var.defined()) {
     write(t.var, [&](size_t set) { return reference.var(set); });
   }
@@ -277,8 +274,7 @@ Tensors backward_by_reference(const NormNode& node, const NormLayout& layout, co
                     .residual = node.residual});
   const TensorOptions options{.dtype = DType::float64, .device = x.device()};
   const auto like_x = [&](auto of) {
-    const Tensor result =
-        empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = x.dtype(), .device = x.device()});
+    const Tensor result = empty_like(x);
     copy_into(from_vector(reference.all(of), x.sizes(), options), result);
     return result;
   };
