@@ -54,12 +54,7 @@ Strides strides_in(const Axes& order, const Sizes& sizes) {
 
 /// x itself if it has the strides, else a copy that has.
 Tensor in_strides(const Tensor& x, const Strides& strides) {
-  if (x.strides() == strides) {
-    return x;
-  }
-  const Tensor copy = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
-  copy_into(x, copy);
-  return copy;
+  return x.strides() == strides ? x : copy_of(x, strides, x.dtype());
 }
 
 /// The places of the elements of x and of the result.
