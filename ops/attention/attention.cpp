@@ -388,19 +388,20 @@ class AttentionTiles {
   int64_t row_ = 1;    ///< from one row of scores to the next
 };
 
-Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const BackwardContext& context) {
+}  // namespace
+
+Tensors AttentionBackward::operator()(const Tensors& outputs, const BackwardContext& context) const {
+  const Tensor& dy = outputs[0];
   const Tensor q = context.saved(0);
   const Tensor k = context.saved(1);
   const Tensor v = context.saved(2);
   const Tensor mask = context.saved(3);
+  const Tensor stats = context.saved(4);
   if (context.create_graph()) {
-    const auto f = [kept](const Tensors& in) {
-      return Tensors{composed(in[0], in[1], in[2], in[3], kept.causal, kept.scale)};
-    };
+    const auto f = [this](const Tensors& in) { return Tensors{composed(in[0], in[1], in[2], in[3], causal, scale)}; };
     return gradients_of_composed(f, {q, k, v, mask}, {dy}, context);
   }
   Tensors gradients(4);
-  const Tensor stats = context.saved(4);
   const DType wide = compute_dtype(q.dtype());
   const auto like = [&](size_t input, const Tensor& x) {
     return context.needs_grad(input) ? empty_tokens(x.sizes(), {.dtype = wide, .device = x.device()}) : Tensor();
@@ -411,10 +412,10 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
   if (context.needs_grad(3)) {
     gradients[3] = empty(score_sizes(q, k), {.dtype = wide, .device = q.device()});
   }
-  if (kept.by_definition) {
-    const AttentionReferenceResults by_definition = attention_by_definition(
-        {.q = q, .k = k, .v = v, .mask = mask, .causal = kept.causal, .scale = kept.scale, .dy = dy});
-    const Tensors found = {by_definition.dq, by_definition.dk, by_definition.dv, by_definition.dmask};
+  if (by_definition) {
+    const AttentionReferenceResults results =
+        attention_by_definition({.q = q, .k = k, .v = v, .mask = mask, .causal = causal, .scale = scale, .dy = dy});
+    const Tensors found = {results.dq, results.dk, results.dv, results.dmask};
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (gradients[i].defined()) {
         copy_into(found[i], gradients[i]);
@@ -431,7 +432,7 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
                     .bytes = bytes,
                     .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
     });
-    AttentionTiles(product_dtype(q), q, k, v, mask, stats, kept)
+    AttentionTiles(product_dtype(q), q, k, v, mask, stats, *this)
         .backward(dy, gradients[0], gradients[1], gradients[2], gradients[3]);
   } else {
     for (const Tensor& gradient : gradients) {
@@ -447,12 +448,6 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
     gradient = converted(gradient, q.dtype());
   }
   return gradients;
-}
-
-}  // namespace
-
-Tensors AttentionBackward::operator()(const Tensors& dy, const BackwardContext& context) const {
-  return backward_of(*this, dy[0], context);
 }
 
 AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
