@@ -472,8 +472,6 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
                                     const AttentionOptions& options) {
   Op op(kOp);
   const Tensor q = op.input("q", uncast_q);
-  check_defined(op, "k", uncast_k);
-  check_defined(op, "v", uncast_v);
   const Tensor k = op.like(q, uncast_k);
   const Tensor v = op.like(q, uncast_v);
   const Tensor mask = [&] {

@@ -34,8 +34,6 @@ void check_options(std::string_view op, const Conv2dOptions& options) {
 
 void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const Conv2dOptions& options) {
-  check_defined(op, "x", x);
-  check_defined(op, "weight", weight);
   check_floating(op, "x", x);
   check_rank(op, "x", x, 4);
   check_rank(op, "weight", weight, 4);

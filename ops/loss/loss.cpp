@@ -206,7 +206,6 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   const Op op(named<"cross_entropy", CastRule::float32>);
   const Tensor logits = op.input("logits", uncast_logits);
   const Tensor target = op.like(logits, uncast_target);
-  check_defined(op, "target", target);
   check_floating(op, "logits", logits);
   check_rank(op, "logits", logits, 2);
   check(logits.numel() > 0, op, "logits: expected at least one row and one class, got sizes {}", logits.sizes());
@@ -278,7 +277,6 @@ Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tenso
   const Op op("binary_cross_entropy_with_logits", "cross_entropy");
   const Tensor logits = op.input("logits", uncast_logits);
   const Tensor target = op.like(logits, uncast_target);
-  check_defined(op, "target", target);
   check_floating(op, "logits", logits);
   check(logits.numel() > 0, op, "logits: expected at least one, got sizes {}", logits.sizes());
   check_device(op, "target", target, logits.device());

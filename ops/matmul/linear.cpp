@@ -16,8 +16,6 @@ namespace norma {
 namespace {
 
 void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_defined(op, "x", x);
-  check_defined(op, "weight", weight);
   check_floating(op, "x", x);
   check(x.rank() >= 1, op, "x: expected rank 1 or more, got rank 0");
   check_rank(op, "weight", weight, 2);

@@ -20,7 +20,6 @@ Sizes leading(const Sizes& sizes, int64_t dropped) {
 }
 
 void check_arguments(const Op& op, const Tensor& a, const Tensor& b) {
-  check_defined(op, "b", b);
   check_floating(op, "a", a);
   check_dtype(op, "b", b, a.dtype());
   check_device(op, "b", b, a.device());

@@ -15,6 +15,7 @@ namespace norma::norm_detail {
 namespace {
 
 void check_norm_dtype(std::string_view op, const Tensor& x) {
+  check_defined(op, "input", x);
   check(is_floating(x.dtype()), op, "input: expected dtype float32, float64, bfloat16 or float16, got {}",
         to_string(x.dtype()));
 }
@@ -42,7 +43,6 @@ int64_t elements_of_a_set(const Tensor& x, const NormSpec& spec) {
 }  // namespace
 
 void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) {
-  check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(x.rank() >= low && x.rank() <= high, op, "input: expected rank {} to {}, got rank {} (sizes {})", low, high,
         x.rank(), x.sizes());
@@ -79,7 +79,6 @@ Sizes sizes_along(const Tensor& x, const Axes& axes) {
 }
 
 NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
-  check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(spec.eps >= 0, op, "eps: expected a value >= 0, got {}", spec.eps);
   check(!spec.reduce.empty(), op, "reduce: expected at least 1 axis, got []");

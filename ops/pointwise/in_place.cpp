@@ -15,7 +15,6 @@ namespace {
 /// Checks x and b, and returns b in x's dtype and in memory of its own.
 Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) {
   check_defined(op, "x", x);
-  check_defined(op, "b", b);
   check_device(op, "b", b, x.device());
   pointwise::check_dtype_of(op, f, x.dtype());
   check(is_floating(x.dtype()) || !is_floating(b.dtype()), op, "b: expected a dtype that {} can hold, got {}",
