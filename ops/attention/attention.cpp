@@ -59,13 +59,9 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check_rank(kOp, "k", k, 4);
   check_rank(kOp, "v", v, 4);
   check_floating(kOp, "q", q);
-  check_dtype(kOp, "k", k, q.dtype());
-  check_dtype(kOp, "v", v, q.dtype());
-  check_device(kOp, "k", k, q.device());
-  check_device(kOp, "v", v, q.device());
   check(q.size(3) > 0, kOp, "q: expected at least one feature, got sizes {}", q.sizes());
-  check_sizes(kOp, "k", k, {q.size(0), q.size(1), k.size(2), q.size(3)});
-  check_sizes(kOp, "v", v, {q.size(0), q.size(1), k.size(2), v.size(3)});
+  check_like(kOp, "k", k, {q.size(0), q.size(1), k.size(2), q.size(3)}, q);
+  check_like(kOp, "v", v, {q.size(0), q.size(1), k.size(2), v.size(3)}, q);
   check(!options.scale || std::isfinite(*options.scale), kOp, "scale: expected a finite number, got {}",
         options.scale.value_or(0));
   if (mask.defined()) {
