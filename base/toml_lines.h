@@ -25,6 +25,9 @@ struct TomlLine {
   std::string key_place;    ///< "p.toml:2:1", for error texts
   std::string value_place;  ///< "p.toml:2:9"
   int64_t line = 0;         ///< number of the line in the file
+
+  /// The value if it is a text, else null.
+  [[nodiscard]] const std::string* text() const { return std::get_if<std::string>(&value); }
 };
 
 /// The form of the lines of one kind of file.

@@ -7,8 +7,6 @@
 #include "core/tape.h"
 
 #include <iterator>
-#include <optional>
-#include <unordered_map>
 #include <utility>
 
 namespace norma {
@@ -17,47 +15,23 @@ namespace detail {
 constinit thread_local const AutocastState* autocast_state = nullptr;
 }
 
-/// A converted parameter. It holds on to the parameter, so that no other tensor can take its address.
-struct CastCache::Entry {
-  Tensor parameter;
-  std::shared_ptr<Storage> storage;
-  std::optional<int64_t> content;
-  Tensor values;    // off the tape
-  Tensor recorded;  // the same memory, on the tape
+bool CastCache::Converted::is_current() const {
+  return values.defined() && storage == parameter.storage() && content == storage->content();
+}
 
-  [[nodiscard]] bool is_current() const {
-    return values.defined() && storage == parameter.storage() && content == storage->content();
+/// Memory for the values: that of before, unless others see it or it lies otherwise.
+void CastCache::Converted::make_room(DType dtype) {
+  recorded = {};
+  const Strides strides = preserved_strides(parameter.sizes(), parameter.strides());
+  const bool fits = values.defined() && values.impl_pointer().use_count() == 1 && values.storage().use_count() == 1 &&
+                    values.device() == parameter.device() && values.strides() == strides;
+  if (!fits) {
+    values = empty_strided(parameter.sizes(), strides, {.dtype = dtype, .device = parameter.device()});
   }
-  /// Memory for the values: that of before, unless others see it or it lies otherwise.
-  void make_room(DType dtype) {
-    recorded = {};
-    const Strides strides = preserved_strides(parameter.sizes(), parameter.strides());
-    const bool fits = values.defined() && values.impl_pointer().use_count() == 1 && values.storage().use_count() == 1 &&
-                      values.device() == parameter.device() && values.strides() == strides;
-    if (!fits) {
-      values = empty_strided(parameter.sizes(), strides, {.dtype = dtype, .device = parameter.device()});
-    }
-  }
-};
-
-struct CastCache::Entries {
-  using Key = std::pair<const TensorImpl*, DType>;
-  struct KeyHash {
-    size_t operator()(const Key& key) const {
-      return std::hash<const void*>()(key.first) ^ (static_cast<size_t>(key.second) << 1U);
-    }
-  };
-
-  std::unordered_map<Key, Entry, KeyHash> map;
-};
-
-CastCache::CastCache() : entries_(std::make_unique<Entries>()) {}
-CastCache::~CastCache() = default;
-CastCache::CastCache(CastCache&&) noexcept = default;
-CastCache& CastCache::operator=(CastCache&&) noexcept = default;
+}
 
 Tensor CastCache::get(const Tensor& parameter, DType dtype) {
-  Entry& entry = entries_->map[{parameter.impl_pointer().get(), dtype}];
+  Converted& entry = entries_[{parameter.impl_pointer().get(), dtype}];
   entry.parameter = parameter;
   if (!entry.is_current()) {
     convert_changed();
@@ -77,8 +51,8 @@ void CastCache::convert_changed() {
   const NoGradGuard no_grad;
   Tensors from;
   Tensors to;
-  for (auto i = entries_->map.begin(); i != entries_->map.end();) {
-    Entry& entry = i->second;
+  for (auto i = entries_.begin(); i != entries_.end();) {
+    Converted& entry = i->second;
     const bool is_alone = entry.parameter.impl_pointer().use_count() == 1;
     if (!is_alone && !entry.is_current()) {
       entry.make_room(i->first.second);
@@ -87,7 +61,7 @@ void CastCache::convert_changed() {
       from.push_back(entry.parameter.detach());
       to.push_back(entry.values);
     }
-    i = is_alone ? entries_->map.erase(i) : std::next(i);
+    i = is_alone ? entries_.erase(i) : std::next(i);
   }
   const OpScope scope([&] {
     OpWork work{.op = "to"};

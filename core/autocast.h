@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace norma {
@@ -68,22 +69,24 @@ class CastPolicy {
 /// GPU. Only one thread at a time may use a cache.
 class CastCache {
  public:
-  CastCache();
-  ~CastCache();
-  CastCache(const CastCache&) = delete;
-  CastCache& operator=(const CastCache&) = delete;
-  CastCache(CastCache&&) noexcept;
-  CastCache& operator=(CastCache&&) noexcept;
-
   /// The parameter, a leaf that requires a gradient, in `dtype`; on the tape if gradients are on.
   Tensor get(const Tensor& parameter, DType dtype);
 
  private:
-  struct Entry;
-  struct Entries;
+  /// A converted parameter. It holds on to the parameter, so that no other tensor can take its address.
+  struct Converted {
+    Tensor parameter;
+    std::shared_ptr<Storage> storage;
+    std::optional<int64_t> content;
+    Tensor values;    // off the tape
+    Tensor recorded;  // the same memory, on the tape
+
+    [[nodiscard]] bool is_current() const;
+    void make_room(DType dtype);
+  };
   void convert_changed();
 
-  std::unique_ptr<Entries> entries_;
+  std::map<std::pair<const TensorImpl*, DType>, Converted> entries_;
 };
 
 namespace detail {

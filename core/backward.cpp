@@ -1,3 +1,4 @@
+#include "base/lists.h"
 #include "core/anomaly.h"
 #include "core/base_ops.h"
 #include "core/copy.h"
@@ -387,11 +388,7 @@ Tensors grad(const Tensors& outputs, const Tensors& inputs, const Tensors& grad_
   BackwardWalk walk(outputs, starts, options, first_of_interest(inputs));
   walk.restrict_to(inputs);
   walk.run();
-  Tensors result;
-  for (const Tensor& input : inputs) {
-    result.push_back(walk.gradient_of(input));
-  }
-  return result;
+  return mapped(inputs, [&](const Tensor& input) { return walk.gradient_of(input); });
 }
 
 }  // namespace norma

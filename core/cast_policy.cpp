@@ -1,4 +1,5 @@
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "core/autocast.h"
 
@@ -47,11 +48,7 @@ bool CastPolicy::add(std::string_view op, CastRule by_default) {
 }
 
 std::vector<std::string> CastPolicy::ops() {
-  std::vector<std::string> names;
-  for (const auto& [op, rule] : defaults()) {
-    names.push_back(op);
-  }
-  return names;
+  return mapped(defaults(), [](const auto& rule) { return rule.first; });
 }
 
 void CastPolicy::set(std::string_view pattern, CastRule rule) {

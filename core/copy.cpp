@@ -43,8 +43,12 @@ Tensor copy_of(const Tensor& x, MemoryFormat format) {
 }
 
 Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype) {
-  const Strides strides =
-      format == MemoryFormat::preserve ? preserved_strides(x.sizes(), x.strides()) : strides_for(x.sizes(), format);
+  return copy_of(
+      x, format == MemoryFormat::preserve ? preserved_strides(x.sizes(), x.strides()) : strides_for(x.sizes(), format),
+      dtype);
+}
+
+Tensor copy_of(const Tensor& x, const Strides& strides, DType dtype) {
   Tensor result = empty_strided(x.sizes(), strides, {.dtype = dtype, .device = x.device()});
   copy_into(x, result);
   return result;

@@ -22,6 +22,8 @@ void copy_all_into(const Tensors& from, const Tensors& to, const Tensor& factor)
 /// A new tensor with x's values on x's device, in `format` and `dtype`.
 Tensor copy_of(const Tensor& x, MemoryFormat format = MemoryFormat::preserve);
 Tensor copy_of(const Tensor& x, MemoryFormat format, DType dtype);
+/// The same with exactly these strides.
+Tensor copy_of(const Tensor& x, const Strides& strides, DType dtype);
 
 /// x itself if it is contiguous in `format` (Tensor::is_contiguous()), else a copy that is. An undefined tensor stays
 /// undefined.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/parse_number.h"
+#include "core/tf32.h"
 
 #include <algorithm>
 #include <atomic>
@@ -40,6 +41,8 @@ struct alignas(sizeof(Device)) AlignedDevice {
 
 /// Its index is -1 until somebody sets or asks for the device: a wrong NORMA_DEVICE does no harm after that.
 std::atomic<AlignedDevice> default_device_state = AlignedDevice{{.index = -1}};
+
+std::atomic<bool> tf32_is_allowed = false;
 
 }  // namespace
 
@@ -84,6 +87,13 @@ Device default_device() {
 void set_default_device(Device device) {
   check_available("set_default_device", device);
   default_device_state.store({device}, std::memory_order_relaxed);
+}
+
+bool allow_tf32() {
+  return tf32_is_allowed;
+}
+void set_allow_tf32(bool allow) {
+  tf32_is_allowed = allow;
 }
 
 }  // namespace norma

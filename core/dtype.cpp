@@ -10,32 +10,22 @@ struct DTypeEntry {
   DType dtype;
   std::string_view name;
   size_t size;
+  int rank;  // among all: one of a higher rank can hold those of a lower
 };
 
 constexpr std::array kDTypes{
-    DTypeEntry{DType::float32, "float32", 4}, DTypeEntry{DType::float64, "float64", 8},
-    DTypeEntry{DType::float16, "float16", 2}, DTypeEntry{DType::bfloat16, "bfloat16", 2},
-    DTypeEntry{DType::int64, "int64", 8},     DTypeEntry{DType::int32, "int32", 4},
-    DTypeEntry{DType::uint8, "uint8", 1},     DTypeEntry{DType::boolean, "bool", 1},
+    DTypeEntry{DType::float32, "float32", 4, 5}, DTypeEntry{DType::float64, "float64", 8, 6},
+    DTypeEntry{DType::float16, "float16", 2, 4}, DTypeEntry{DType::bfloat16, "bfloat16", 2, 4},
+    DTypeEntry{DType::int64, "int64", 8, 3},     DTypeEntry{DType::int32, "int32", 4, 2},
+    DTypeEntry{DType::uint8, "uint8", 1, 1},     DTypeEntry{DType::boolean, "bool", 1, 0},
 };
 
 const DTypeEntry& entry(DType dtype) {
   return kDTypes[static_cast<size_t>(dtype)];
 }
 
-// Order among dtypes of one kind: the higher one can hold the lower.
 int rank(DType dtype) {
-  switch (dtype) {
-    case DType::boolean: return 0;
-    case DType::uint8: return 1;
-    case DType::int32: return 2;
-    case DType::int64: return 3;
-    case DType::float16: return 4;
-    case DType::bfloat16: return 4;
-    case DType::float32: return 5;
-    case DType::float64: return 6;
-  }
-  return 0;
+  return entry(dtype).rank;
 }
 
 }  // namespace

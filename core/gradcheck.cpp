@@ -1,5 +1,6 @@
 #include "core/gradcheck.h"
 
+#include "base/lists.h"
 #include "core/base_ops.h"
 #include "core/device_functions.h"
 #include "core/factory.h"
@@ -7,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <span>
 #include <string_view>
 
 namespace norma {
@@ -35,15 +38,22 @@ double weighted_sum(const Tensors& outputs, const std::vector<std::vector<double
 }
 
 Tensors inputs_with_gradient(const Tensors& inputs) {
-  Tensors result;
-  for (const Tensor& x : inputs) {
-    if (x.requires_grad()) {
-      check_dtype("gradcheck", "inputs", x, DType::float64);
-      result.push_back(x);
-    }
+  const Tensors result = filtered(inputs, &Tensor::requires_grad);
+  for (const Tensor& x : result) {
+    check_dtype("gradcheck", "inputs", x, DType::float64);
   }
   check(!result.empty(), "gradcheck", "inputs: expected one that requires a gradient");
   return result;
+}
+
+/// A tensor of random numbers like each of these.
+Tensors random_like(const Tensors& outputs, uint64_t seed) {
+  Generator generator(seed);
+  return mapped(outputs, [&](const Tensor& output) {
+    const Tensor weight = empty_like(output);
+    normal_(weight, 0, 1, generator);
+    return weight;
+  });
 }
 
 using Gradients = std::vector<std::vector<double>>;
@@ -77,10 +87,8 @@ constexpr double kCoupling = 0.05;
 
 /// A tensor filled with factor * sum(x). Linear, and its gradient is of the same kind.
 Tensor spread(const Tensor& x, const Sizes& sizes, Device device, double factor) {
-  double total = 0;
-  for (const double value : x.to_vector<double>()) {
-    total += value;
-  }
+  const std::vector<double> values = x.to_vector<double>();
+  const double total = std::accumulate(values.begin(), values.end(), 0.0);
   return Op("spread").record(
       {x}, full(sizes, factor * total, {.dtype = x.dtype(), .device = device}), {},
       [from = x.sizes(), home = x.device(), factor](const Tensor& dy, const BackwardContext&) -> Tensors {
@@ -111,10 +119,7 @@ Tensors coupled(const Tensors& inputs) {
 /// Turns gradients of the tensors that coupled() returned, taken as independent, into those of its arguments.
 void through_coupling(Gradients& gradients, const Tensors& inputs) {
   for (size_t k = gradients.size(); k-- > 1;) {
-    double total = 0;
-    for (const double value : gradients[k]) {
-      total += value;
-    }
+    const double total = std::accumulate(gradients[k].begin(), gradients[k].end(), 0.0);
     for (double& value : gradients[k - 1]) {
       value += factor_behind(inputs[k - 1]) * total;
     }
@@ -217,15 +222,8 @@ void check_coupled(const TensorFunction& f, const Tensors& inputs, const Tensors
 GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
   const Tensors checked = inputs_with_gradient(inputs);
   const Tensors outputs = f(inputs);
-  Generator generator(options.seed);
-  Tensors weights;
-  std::vector<std::vector<double>> weight_values;
-  for (const Tensor& output : outputs) {
-    Tensor weight = empty_like(output);
-    normal_(weight, 0, 1, generator);
-    weights.push_back(weight);
-    weight_values.push_back(weight.to_vector<double>());
-  }
+  const Tensors weights = random_like(outputs, options.seed);
+  const auto weight_values = mapped(weights, [](const Tensor& weight) { return weight.to_vector<double>(); });
   const Tensors plain = gradients_of(outputs, weights, checked, false);
   const Gradients analytic = values_of(plain, checked);
 
@@ -244,18 +242,12 @@ GradcheckResult gradcheck(const TensorFunction& f, const Tensors& inputs, const 
 
 GradcheckResult gradgradcheck(const TensorFunction& f, const Tensors& inputs, const GradcheckOptions& options) {
   Tensors all = inputs;
-  Generator generator(options.seed + 1);
-  for (const Tensor& output : f(inputs)) {
-    Tensor weight = empty_like(output);
-    normal_(weight, 0, 1, generator);
+  for (Tensor weight : random_like(f(inputs), options.seed + 1)) {
     all.push_back(weight.set_requires_grad());
   }
   const size_t count = inputs.size();
   auto gradients = [&f, count](const Tensors& arguments) {
-    Tensors xs;
-    for (size_t i = 0; i < count; ++i) {
-      xs.push_back(identity(arguments[i]));
-    }
+    const Tensors xs = mapped(std::span(arguments).first(count), identity);
     const Tensors weights(arguments.begin() + static_cast<std::ptrdiff_t>(count), arguments.end());
     const Tensors wanted = inputs_with_gradient(xs);
     Tensors result = grad(f(xs), wanted, weights, {.create_graph = true});

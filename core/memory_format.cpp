@@ -66,17 +66,6 @@ std::string_view to_string(MemoryFormat format) {
 
 namespace {
 
-/// Strides without gaps. `order`: the axes, the innermost first.
-Strides dense_strides(std::string_view op, const Sizes& sizes, std::span<const int64_t> order) {
-  Strides strides = Strides::filled(sizes.size(), 1);
-  int64_t step = 1;
-  for (const int64_t axis : order) {
-    strides[axis] = step;
-    step = checked_mul(op, "sizes", step, std::max<int64_t>(sizes[axis], 1));
-  }
-  return strides;
-}
-
 /// True iff the strides have no gaps in this order of axes. That of an axis of size 1 does not count.
 template <class AxisOrder>
 bool is_dense_in(const AxisOrder& order, const Sizes& sizes, const Strides& strides) {
@@ -93,6 +82,25 @@ bool is_dense_in(const AxisOrder& order, const Sizes& sizes, const Strides& stri
 }
 
 }  // namespace
+
+bool same_places(const Sizes& sizes, const Strides& a, const Strides& b) {
+  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
+    if (sizes[axis] != 1 && a[axis] != b[axis]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Strides dense_strides(std::string_view op, const Sizes& sizes, std::span<const int64_t> order) {
+  Strides strides = Strides::filled(sizes.size(), 1);
+  int64_t step = 1;
+  for (const int64_t axis : order) {
+    strides[axis] = step;
+    step = checked_mul(op, "sizes", step, std::max<int64_t>(sizes[axis], 1));
+  }
+  return strides;
+}
 
 Strides contiguous_strides(const Sizes& sizes) {
   Strides strides = Strides::filled(sizes.size(), 1);

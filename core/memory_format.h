@@ -42,6 +42,12 @@ MemoryFormat suggest_memory_format(const Sizes& sizes, const Strides& strides);
 /// True iff the elements fill one block of memory, each place used once, in any order of axes.
 bool is_non_overlapping_and_dense(const Sizes& sizes, const Strides& strides);
 
+/// True iff both strides put the elements in the same places. Strides of axes of size 1 do not matter.
+bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
+
+/// Strides without gaps. `order`: the axes, the innermost first. Throws Error of `op` for too many elements.
+Strides dense_strides(std::string_view op, const Sizes& sizes, std::span<const int64_t> order);
+
 /// Strides of a dense block of `sizes` whose axes have the order that the strides of one or more operands give. For
 /// each two axes the first operand that is broadcast along neither (stride 0) decides; if there is none, their order is
 /// row-major.

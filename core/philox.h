@@ -1,12 +1,18 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 
 namespace norma {
 
-/// philox() of random.h, for the host and for kernels.
-constexpr std::array<uint32_t, 4> philox_numbers(uint64_t seed, uint64_t counter, uint64_t subsequence) {
+// Random numbers, for the host and for kernels.
+
+/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the four 32-bit numbers at
+/// position `counter` of the stream `seed`. A pure function, so any thread may make any part of a sequence.
+constexpr std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter, uint64_t subsequence = 0) {
   constexpr uint64_t kMultiplier0 = 0xD2511F53;
   constexpr uint64_t kMultiplier1 = 0xCD9E8D57;
   constexpr uint32_t kWeyl0 = 0x9E3779B9;
@@ -26,6 +32,15 @@ constexpr std::array<uint32_t, 4> philox_numbers(uint64_t seed, uint64_t counter
     key1 += kWeyl1;
   }
   return c;
+}
+
+/// The largest number that uniform_() may give: the last T below `high`, and no less than `low`. Rounding a sum in T
+/// can reach `high` itself.
+template <class T>
+T last_of_uniform(double low, double high) {
+  const T end = static_cast<T>(high);
+  const T below = static_cast<double>(end) < high ? end : std::nextafter(end, -std::numeric_limits<T>::infinity());
+  return std::max(below, static_cast<T>(low));
 }
 
 }  // namespace norma

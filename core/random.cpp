@@ -1,16 +1,10 @@
 #include "core/random.h"
 
-#include "core/philox.h"
-
 #include <cmath>
 #include <limits>
 #include <numbers>
 
 namespace norma {
-
-std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter, uint64_t subsequence) {
-  return philox_numbers(seed, counter, subsequence);
-}
 
 std::array<double, 2> box_muller(double u1, double u2) {
   // 1 - u1 lies in (0, 1], so that the logarithm is finite.

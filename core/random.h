@@ -1,13 +1,11 @@
 #pragma once
 
+#include "core/philox.h"
+
 #include <array>
 #include <cstdint>
 
 namespace norma {
-
-/// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011): the four 32-bit numbers at
-/// position `counter` of the stream `seed`. A pure function, so any thread may make any part of a sequence.
-std::array<uint32_t, 4> philox(uint64_t seed, uint64_t counter, uint64_t subsequence = 0);
 
 /// A float in [0, 1) from the upper 24 bits.
 inline float uniform_float(uint32_t bits) {

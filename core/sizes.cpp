@@ -106,19 +106,24 @@ std::string to_string(const Sizes& sizes) {
   return text + "]";
 }
 
+Axes axes_from(int64_t first, int64_t last) {
+  Axes axes;
+  for (int64_t axis = first; axis < last; ++axis) {
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
 int64_t normalize_axis(std::string_view op, int64_t axis, int64_t rank) {
   check(axis >= -rank && axis < rank, op, "axis: expected a value in [{}, {}), got {}", -rank, rank, axis);
   return axis < 0 ? axis + rank : axis;
 }
 
 Axes normalize_axes(std::string_view op, const Axes& axes, int64_t rank) {
-  Axes result;
   if (axes.empty()) {
-    for (int64_t axis = 0; axis < rank; ++axis) {
-      result.push_back(axis);
-    }
-    return result;
+    return axes_from(0, rank);
   }
+  Axes result;
   for (const int64_t axis : axes) {
     // As in PyTorch, a number counts as one along an axis that it does not have.
     const int64_t normalized = normalize_axis(op, axis, std::max(rank, int64_t{1}));

@@ -87,6 +87,9 @@ int64_t checked_mul(std::string_view op, std::string_view argument, int64_t a, i
 /// "[2, 3, 4]"
 std::string to_string(const Sizes& sizes);
 
+/// first, first + 1, … , last - 1
+Axes axes_from(int64_t first, int64_t last);
+
 /// `axis` as a number in [0, rank). Negative axes count from the end.
 /// Throws Error "op: axis: expected a value in [-rank, rank), got …".
 int64_t normalize_axis(std::string_view op, int64_t axis, int64_t rank);

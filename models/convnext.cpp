@@ -7,9 +7,7 @@
 #include "nn/layers.h"
 #include "nn/sequential.h"
 
-#include <algorithm>
 #include <cmath>
-#include <optional>
 
 namespace norma::models {
 namespace {

@@ -2,9 +2,8 @@
 
 #include "base/error.h"
 
-#include <charconv>
+#include <cstdio>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -18,23 +17,7 @@ constexpr Depth kStem{-1, 0};
 constexpr Depth kLastNorm{std::numeric_limits<int64_t>::max(), 0};
 constexpr Depth kHead{std::numeric_limits<int64_t>::max(), 1};
 
-bool take_prefix(std::string_view& text, std::string_view prefix) {
-  const bool found = text.starts_with(prefix);
-  text.remove_prefix(found ? prefix.size() : 0);
-  return found;
-}
-
-std::optional<int64_t> take_number(std::string_view& text) {
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc()) {
-    return {};
-  }
-  text.remove_prefix(static_cast<size_t>(end - text.data()));
-  return number;
-}
-
-Depth place_of(std::string_view name) {
+Depth place_of(const std::string& name) {
   for (const std::string_view stem :
        {"stem.", "conv1.", "bn1.", "cls_token", "pos_embed", "patch_embed.", "norm_pre."}) {
     if (name.starts_with(stem)) {
@@ -44,24 +27,16 @@ Depth place_of(std::string_view name) {
   if (name.starts_with("norm.")) {
     return kLastNorm;
   }
-  if (take_prefix(name, "blocks.")) {
-    const auto block = take_number(name);
-    return block && name.starts_with(".") ? Depth{0, *block} : kHead;
+  int stage = 0;
+  int block = 0;
+  int length = 0;  // of the matched text
+  if ((std::sscanf(name.c_str(), "blocks.%9d.%n", &block, &length) == 1 && length > 0) ||
+      (std::sscanf(name.c_str(), "layer%9d.%9d.%n", &stage, &block, &length) == 2 && length > 0) ||
+      (std::sscanf(name.c_str(), "stages.%9d.blocks.%9d.%n", &stage, &block, &length) == 2 && length > 0) ||
+      (std::sscanf(name.c_str(), "stages.%9d.downsample.%n", &stage, &length) == 1 && length > 0)) {
+    return {stage, block};
   }
-  const bool stages = take_prefix(name, "stages.");
-  if (!stages && !take_prefix(name, "layer")) {
-    return kHead;
-  }
-  const auto stage = take_number(name);
-  if (!stage) {
-    return kHead;
-  }
-  if (stages && name.starts_with(".downsample.")) {
-    return {*stage, 0};
-  }
-  const bool dot = take_prefix(name, stages ? ".blocks." : ".");
-  const auto block = dot ? take_number(name) : std::nullopt;
-  return block && name.starts_with(".") ? Depth{*stage, *block} : kHead;
+  return kHead;
 }
 
 }  // namespace

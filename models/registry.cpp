@@ -1,5 +1,6 @@
 #include "models/registry.h"
 
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "models/convnext.h"
 #include "models/resnet.h"
@@ -34,7 +35,7 @@ struct Entry {
   std::string name;
   Outline outline;
   std::function<std::shared_ptr<nn::Module>(const std::string& name, const ModelOptions& options)> make;
-  nn::NetworkNorms norms;
+  nn::NormDefaults norm_defaults;
   std::string own_norm;
   std::vector<std::string> options;  // as ModelDefinition::options
   std::optional<int64_t> usual_patch = {};
@@ -62,7 +63,7 @@ Entry entry(const std::string& name, const ConvNeXtConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<ConvNeXt>(own_name, config, options);
           },
-          {.defaults = {{"eps", std::string(kConvNeXtEps)}}},
+          {{"eps", std::string(kConvNeXtEps)}},
           std::string(kConvNeXtNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", kNormPlacement},
           4};
@@ -74,7 +75,7 @@ Entry entry(const std::string& name, const VitConfig& config) {
           [config](const std::string& own_name, const ModelOptions& options) {
             return std::make_shared<VisionTransformer>(own_name, config, options);
           },
-          {.defaults = {{"eps", config.eps()}}},
+          {{"eps", config.eps()}},
           std::string(kVitNorm),
           {"conv_layer", "patch_size", "layer_scale", "drop_path", "grad_checkpointing", "global_pool", "qk_norm",
            "qkv_bias", "pos_drop", kNormPlacement},
@@ -137,8 +138,7 @@ std::optional<TimmName> timm_name(const std::string& name) {
         static_cast<size_t>(length) == name.size() && patch > 0 && image > 0) {
       const char* const clip = pattern.find("clip") != std::string::npos ? "_clip" : "";
       TimmName found{.network = fmt::format("vit_{}{}", size.data(), clip), .patch = patch, .image = image};
-      const bool is_known = std::ranges::any_of(entries(), [&](const Entry& e) { return e.name == found.network; });
-      return is_known ? std::optional(found) : std::nullopt;
+      return is_in(entries(), found.network, &Entry::name) ? std::optional(found) : std::nullopt;
     }
   }
   return {};
@@ -155,7 +155,7 @@ const Entry& find(const std::string& name) {
 }
 
 bool takes(const Entry& entry, std::string_view option) {
-  return std::find(entry.options.begin(), entry.options.end(), option) != entry.options.end();
+  return is_in(entry.options, option);
 }
 
 /// Throws Error for a set option that the network does not have.
@@ -187,8 +187,7 @@ void check_placement(const Entry& entry, const nn::NormPolicy& policy) {
 
 void register_model(const std::string& name, ModelDefinition definition) {
   check(!name.empty(), "register_model", "name: expected a text, got an empty one");
-  const std::vector<std::string> names = model_names();
-  check(std::find(names.begin(), names.end(), name) == names.end(), "register_model", "name: '{}' is taken", name);
+  check(!is_in(entries(), name, &Entry::name), "register_model", "name: '{}' is taken", name);
   check(definition.make != nullptr, "register_model", "make: expected a function, got none");
   nn::parse_norm(definition.own_norm);
   std::vector<std::string> known;  // what some network of ours takes
@@ -196,8 +195,7 @@ void register_model(const std::string& name, ModelDefinition definition) {
     known.insert(known.end(), entry.options.begin(), entry.options.end());
   }
   for (const std::string& option : definition.options) {
-    check(std::find(known.begin(), known.end(), option) != known.end(), "register_model", "options: {}",
-          unknown_name("option", option, known));
+    check(is_in(known, option), "register_model", "options: {}", unknown_name("option", option, known));
   }
   const auto make = [make = std::move(definition.make), norm = definition.own_norm](const std::string& /*name*/,
                                                                                     const ModelOptions& given) {
@@ -210,7 +208,7 @@ void register_model(const std::string& name, ModelDefinition definition) {
   entries().push_back({.name = name,
                        .outline = {},
                        .make = make,
-                       .norms = {},
+                       .norm_defaults = {},
                        .own_norm = std::move(definition.own_norm),
                        .options = std::move(definition.options),
                        .registered = true});
@@ -256,7 +254,7 @@ std::shared_ptr<nn::Module> create_model(const std::string& name, const ModelOpt
   const std::shared_ptr<nn::Module> model = entry.make(name, options);
   check_options(entry, options);  // after the constructor, whose texts say more
   if (!options.norm_policy.rules.empty()) {
-    nn::apply_norm_policy(*model, options.norm_policy, entry.norms);
+    nn::apply_norm_policy(*model, options.norm_policy, entry.norm_defaults);
   }
   return model;
 }
@@ -346,7 +344,7 @@ std::optional<nn::NormPlacement> recognize_norm_placement(const nn::NamedTensors
 nn::NormChoice complete_norm(const std::string& name, const std::string& spec) {
   const Entry& entry = find(name);
   nn::NormChoice choice = nn::parse_norm(spec.empty() ? entry.own_norm : spec);
-  for (const auto& [option, value] : entry.norms.defaults) {
+  for (const auto& [option, value] : entry.norm_defaults) {
     choice = nn::with_default(std::move(choice), option, value);
   }
   return nn::complete_choice(choice);
@@ -357,11 +355,7 @@ std::string own_norm(const std::string& name) {
 }
 
 std::vector<std::string> model_names() {
-  std::vector<std::string> names;
-  for (const Entry& known : entries()) {
-    names.push_back(known.name);
-  }
-  return names;
+  return mapped(entries(), &Entry::name);
 }
 
 }  // namespace norma::models

@@ -5,7 +5,6 @@
 #include "ops/matmul/matmul.h"
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "core/random.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "nn/norm/factory.h"

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
-#include "base/toml_lines.h"
 #include "nn/policy_file.h"
 
 #include <fmt/format.h>
@@ -26,26 +25,26 @@ std::string reason(const Error& error) {
 
 CastPolicy parse_cast_policy(std::string_view text, const std::string& source) {
   struct Rule {
-    PolicyLine line;
+    TomlLine line;
     CastRule rule;
   };
   std::vector<Rule> rules;
-  for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
-    check(line.text.has_value(), kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type",
-          line.pattern_place, excerpt(line.pattern));
+  for (const TomlLine& line : parse_policy_file(kOp, text, source)) {
+    check(line.text() != nullptr, kOp, "{}: '{}': expected \"lower\", \"float32\" or \"keep\", got another type",
+          line.key_place, excerpt(line.key));
     try {
-      rules.push_back({line, cast_rule_from_string(*line.text)});
+      rules.push_back({line, cast_rule_from_string(*line.text())});
     } catch (const Error& error) {
-      fail(kOp, "{}: '{}': {}", line.pattern_place, excerpt(line.pattern), reason(error));
+      fail(kOp, "{}: '{}': {}", line.key_place, excerpt(line.key), reason(error));
     }
   }
   check(!rules.empty(), kOp, "{}: expected lines \"op\" = \"rule\", got none", source);
   CastPolicy policy;
   for (const auto& [line, rule] : rules) {
     try {
-      policy.set(line.pattern, rule);
+      policy.set(line.key, rule);
     } catch (const Error& error) {
-      fail(kOp, "{}: {}", line.pattern_place, reason(error));
+      fail(kOp, "{}: {}", line.key_place, reason(error));
     }
   }
   return policy;

@@ -1,5 +1,6 @@
 #include "nn/checkpoint.h"
 
+#include "base/lists.h"
 #include "base/not_copied.h"
 #include "core/autocast.h"
 #include "core/copy.h"
@@ -28,10 +29,7 @@ thread_local CheckpointPass current_pass = CheckpointPass::none;
 
 Tensors copies_of(const Tensors& from) {
   const NoGradGuard no_grad;
-  Tensors to;
-  for (const Tensor& x : from) {
-    to.push_back(empty_like(x));
-  }
+  Tensors to = mapped(from, [](const Tensor& x) { return empty_like(x); });
   copy_all_into(from, to);
   return to;
 }
@@ -39,16 +37,13 @@ Tensors copies_of(const Tensors& from) {
 /// All modules below one, with their paths.
 using Tree = std::vector<std::pair<std::string, std::shared_ptr<Module>>>;
 
-void add_below(const Module& module, const std::string& prefix, Tree& tree) {
-  for (const auto& [name, child] : module.children()) {
-    tree.emplace_back(prefix + name, child);
-    add_below(*child, prefix + name + ".", tree);
-  }
-}
-
 Tree below(const Module& module) {
   Tree tree;
-  add_below(module, "", tree);
+  for (const auto& [path, holder] : module.named_modules()) {
+    for (const auto& [name, child] : holder->children()) {
+      tree.emplace_back(join_names(path, name), child);
+    }
+  }
   return tree;
 }
 

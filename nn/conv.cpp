@@ -1,11 +1,10 @@
 #include "nn/conv.h"
 
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "core/factory.h"
 #include "nn/init.h"
 #include "nn/norm/options.h"
-
-#include <algorithm>
 
 namespace norma::nn {
 
@@ -129,8 +128,7 @@ std::vector<std::string> conv_layer_names() {
 
 void check_conv_layer(const std::string& name) {
   const std::vector<std::string> names = conv_layer_names();
-  check(std::find(names.begin(), names.end(), name) != names.end(), "conv_layer", "{}",
-        unknown_name("convolution", name, names));
+  check(is_in(names, name), "conv_layer", "{}", unknown_name("convolution", name, names));
 }
 
 std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in_channels, int64_t out_channels,

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "nn/module.h"
 #include "nn/policy_file.h"
@@ -120,12 +121,8 @@ void freeze(Module& model, const std::vector<FreezePattern>& patterns) {
   const auto is_named_one = [&](const Tensor& x) { return frozen.contains(x.impl_pointer().get()); };
   const auto is_frozen = [&](const auto& entry) { return !entry.second.requires_grad() || is_named_one(entry.second); };
   if (std::ranges::all_of(parameters, is_frozen)) {
-    std::vector<std::string> texts;
-    for (const FreezePattern& pattern : patterns) {
-      texts.push_back(text_of(pattern));
-    }
-    fail(kOp, "expected patterns that leave a parameter to train, got {}, which name all {}", fmt::join(texts, ", "),
-         parameters.size());
+    fail(kOp, "expected patterns that leave a parameter to train, got {}, which name all {}",
+         fmt::join(mapped(patterns, text_of), ", "), parameters.size());
   }
   for (auto [name, x] : parameters) {
     if (is_named_one(x)) {

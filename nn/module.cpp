@@ -1,11 +1,11 @@
 #include "nn/module.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "core/allocator.h"
 #include "core/anomaly.h"
 #include "core/copy.h"
-#include "core/factory.h"
 #include "core/tape.h"
 #include "nn/module_scope.h"
 
@@ -252,11 +252,7 @@ NamedTensors Module::named(NamedTensors Module::*own, bool remove_duplicate) con
 }
 
 Tensors Module::parameters() const {
-  Tensors result;
-  for (const auto& [name, x] : named_parameters()) {
-    result.push_back(x);
-  }
-  return result;
+  return mapped(named_parameters(), [](const auto& parameter) { return parameter.second; });
 }
 
 std::vector<std::pair<std::string, Module*>> Module::named_modules() {
@@ -312,12 +308,7 @@ void Module::convert_floating(std::string_view op, DType dtype, bool buffers) {
 
 void Module::to(MemoryFormat format) {
   convert_tensors([&](const Tensor& x) { return x.rank() == 4 && !(x.strides() == strides_for(x.sizes(), format)); },
-                  [&](const Tensor& x) {
-                    Tensor y = empty_strided(x.sizes(), strides_for(x.sizes(), format),
-                                             {.dtype = x.dtype(), .device = x.device()});
-                    copy_into(x, y);
-                    return y;
-                  });
+                  [&](const Tensor& x) { return copy_of(x, strides_for(x.sizes(), format), x.dtype()); });
 }
 
 void Module::to(Device device) {
@@ -366,9 +357,9 @@ LoadReport Module::load_state_dict(const NamedTensors& dict, const LoadOptions& 
 
   LoadReport report;
   std::vector<std::string> unlike;
-  std::unordered_map<std::string, bool> known;
+  std::unordered_set<std::string> known;
   for (const auto& [name, x] : own) {
-    known[name] = true;
+    known.insert(name);
     const auto found = given.find(name);
     if (found == given.end()) {
       if (!is_counter(name)) {

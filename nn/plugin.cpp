@@ -1,11 +1,10 @@
 #include "nn/plugin.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 
 #include <dlfcn.h>
 
-#include <algorithm>
-#include <iterator>
 #include <string>
 
 namespace norma::nn {
@@ -61,7 +60,7 @@ void name_in_errors(const std::string& name) {
 
 /// Opens a library at a path and calls its registration, unless one of the same bytes is loaded.
 void register_norms(const std::string& path, PluginRecord record) {
-  if (std::ranges::any_of(records(), [&](const PluginRecord& other) { return other.sha256 == record.sha256; })) {
+  if (is_in(records(), record.sha256, &PluginRecord::sha256)) {
     return;
   }
   void* const library = open_library(path, record.file);
@@ -87,8 +86,7 @@ void register_norms(const std::string& path, PluginRecord record) {
   const std::vector<std::string> after = norm_names();
   check(after.size() > before.size(), kOp, "{}: expected it to register a norm with a name of its own, got none",
         record.file);
-  std::copy_if(after.begin(), after.end(), std::back_inserter(record.norms),
-               [&](const std::string& name) { return std::find(before.begin(), before.end(), name) == before.end(); });
+  record.norms = filtered(after, [&](const std::string& name) { return !is_in(before, name); });
   for (const std::string& name : record.norms) {
     name_in_errors(name);
   }

@@ -9,7 +9,6 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <vector>
 
 namespace norma::nn {
@@ -28,7 +27,7 @@ using PluginAbi = std::array<int64_t, 8>;
 
 /// The first number rises with every change of a header that matters to plug-ins but changes none of the other numbers.
 inline constexpr PluginAbi kPluginAbi{
-    3,
+    4,
     __GXX_ABI_VERSION,
 #ifdef _GLIBCXX_USE_CXX11_ABI
     _GLIBCXX_USE_CXX11_ABI,

@@ -14,6 +14,15 @@
 
 namespace norma::kernels {
 
+/// True iff the environment's `variable` asks for the definition of an op in place of its kernels. Throws Error of `op`
+/// if it says something else than "reference".
+inline bool reference_in_environment(std::string_view op, const char* variable) {
+  const char* const name = std::getenv(variable);
+  const std::string_view chosen = name == nullptr ? "" : name;
+  check(chosen.empty() || chosen == "reference", op, "{}: expected reference, got {}", variable, chosen);
+  return !chosen.empty();
+}
+
 /// The implementations of one op on one device: libraries and our own kernels, in the order in which they are tried. T
 /// has a name and a function supports(case, …); a case has a dtype.
 template <class T>

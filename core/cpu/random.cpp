@@ -1,7 +1,6 @@
 #include "core/random.h"
 #include "core/cpu/tensor_kernels.h"
 #include "core/parallel.h"
-#include "core/uniform.h"
 
 #include <algorithm>
 #include <array>

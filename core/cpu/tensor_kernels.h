@@ -2,7 +2,8 @@
 
 #include "core/kernels.h"
 
-// The kernels of TensorKernels for the CPU, one file for each kind.
+// The kernels of TensorKernels for the CPU. Those that are compiled for several targets, and random numbers, have files
+// of their own.
 
 namespace norma::kernels::cpu {
 

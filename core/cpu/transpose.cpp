@@ -9,7 +9,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::kernels::cpu::HWY_NAMESPACE {

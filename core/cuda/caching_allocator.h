@@ -3,7 +3,6 @@
 #include "core/counting_allocator.h"
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>

@@ -3,7 +3,6 @@
 #include "core/cuda/strided.h"
 #include "core/kernels.h"
 #include "core/philox.h"
-#include "core/uniform.h"
 
 #include <algorithm>
 #include <vector>
@@ -51,7 +50,7 @@ template <class T>
 NORMA_KERNEL void fill_uniform(T* x, int64_t count, RandomStream stream, T start, T width, T last) {
   constexpr int64_t kPerCounter = sizeof(T) == 4 ? 4 : 2;
   for (int64_t counter = global_thread(); counter * kPerCounter < count; counter += global_threads()) {
-    const auto bits = philox_numbers(stream.seed, stream.first + static_cast<uint64_t>(counter), 0);
+    const auto bits = philox(stream.seed, stream.first + static_cast<uint64_t>(counter));
     for (int64_t i = 0; i < kPerCounter && counter * kPerCounter + i < count; ++i) {
       T number;
       if constexpr (sizeof(T) == 4) {
@@ -68,7 +67,7 @@ NORMA_KERNEL void fill_uniform(T* x, int64_t count, RandomStream stream, T start
 template <class T>
 NORMA_KERNEL void fill_normal(T* x, int64_t count, RandomStream stream, double mean, double std) {
   for (int64_t counter = global_thread(); 2 * counter < count; counter += global_threads()) {
-    const auto bits = philox_numbers(stream.seed, stream.first + static_cast<uint64_t>(counter), 0);
+    const auto bits = philox(stream.seed, stream.first + static_cast<uint64_t>(counter));
     const Normals numbers = normals_of(double_of(bits[0], bits[1]), double_of(bits[2], bits[3]));
     x[2 * counter] = static_cast<T>(mean + std * numbers.first);
     if (2 * counter + 1 < count) {
@@ -84,7 +83,7 @@ NORMA_KERNEL void fill_truncated_normal(T* x, int64_t count, RandomStream stream
     double number;
     uint64_t attempt = 0;  // each is a subsequence of its own
     do {
-      const auto bits = philox_numbers(stream.seed, stream.first + static_cast<uint64_t>(i), attempt++);
+      const auto bits = philox(stream.seed, stream.first + static_cast<uint64_t>(i), attempt++);
       number = mean + std * normals_of(double_of(bits[0], bits[1]), double_of(bits[2], bits[3])).first;
     } while (!(number >= low && number <= high));
     x[i] = static_cast<T>(number);
@@ -93,7 +92,7 @@ NORMA_KERNEL void fill_truncated_normal(T* x, int64_t count, RandomStream stream
 
 NORMA_KERNEL void fill_integers(int64_t* x, int64_t count, RandomStream stream, int64_t low, uint64_t range) {
   for (int64_t counter = global_thread(); 2 * counter < count; counter += global_threads()) {
-    const auto bits = philox_numbers(stream.seed, stream.first + static_cast<uint64_t>(counter), 0);
+    const auto bits = philox(stream.seed, stream.first + static_cast<uint64_t>(counter));
     for (int64_t i = 0; i < 2 && 2 * counter + i < count; ++i) {
       const uint64_t wide =
           (static_cast<uint64_t>(bits[static_cast<size_t>(2 * i)]) << 32) | bits[static_cast<size_t>(2 * i + 1)];

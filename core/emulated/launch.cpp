@@ -11,6 +11,7 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,11 +25,8 @@ constexpr size_t kMaxSharedBytes = size_t{48} << 10;  // of a block, without ask
 constexpr std::byte kPoison{0xFF};                    // NaN in every floating dtype
 constexpr size_t kCanaryBytes = 256;
 
-std::atomic<uint64_t> order_seed_of_all = LaunchChecks{}.order_seed;
-std::atomic<bool> poison_of_all = LaunchChecks{}.poison_shared_memory;
-std::atomic<int> resident_of_all = LaunchChecks{}.resident_blocks;
-std::atomic<int> processors_of_all = LaunchChecks{}.processors;
-std::atomic<int64_t> end_blocks_of_all = LaunchChecks{}.end_blocks;
+std::mutex checks_mutex;
+LaunchChecks checks_of_all;
 std::atomic<int64_t> launches_of_all;
 std::atomic<int64_t> threads_of_all;
 
@@ -302,18 +300,12 @@ BlockRunner& runner() {
 constinit thread_local const Place* current_place = nullptr;
 
 void set_launch_checks(const LaunchChecks& checks) {
-  order_seed_of_all = checks.order_seed;
-  poison_of_all = checks.poison_shared_memory;
-  resident_of_all = checks.resident_blocks;
-  processors_of_all = checks.processors;
-  end_blocks_of_all = checks.end_blocks;
+  const std::lock_guard lock(checks_mutex);
+  checks_of_all = checks;
 }
 LaunchChecks launch_checks() {
-  return {.order_seed = order_seed_of_all,
-          .poison_shared_memory = poison_of_all,
-          .resident_blocks = resident_of_all,
-          .processors = processors_of_all,
-          .end_blocks = end_blocks_of_all};
+  const std::lock_guard lock(checks_mutex);
+  return checks_of_all;
 }
 
 void wait_for_block() {

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <iterator>
-#include <string_view>
 
 namespace norma::emulated {
 

@@ -6,7 +6,6 @@
 #include <fmt/ranges.h>
 #include <hwy/highway.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 

@@ -67,7 +67,7 @@ void Draw::normals(std::span<float> to) {
   while (to.size() > 1) {
     const size_t count = std::min(to.size() / 2, pairs.size());
     for (size_t i = 0; i < count; ++i) {
-      const auto bits = philox_numbers(seed_, counter_++, stream_);
+      const auto bits = philox(seed_, counter_++, stream_);
       pairs[i] = {uniform_double(bits[0], bits[1]), uniform_double(bits[2], bits[3])};
     }
     normal_pairs(std::span(pairs).first(count), to.data());

@@ -1,10 +1,8 @@
 #include "nn/norm/batch_norm.h"
 
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
 #include "nn/norm/options.h"
-#include "ops/pointwise/pointwise.h"
 #include "ops/shape/view.h"
 
 namespace norma::nn {
@@ -26,19 +24,34 @@ Tensor only_image(std::string_view op, const Tensor& y) {
 
 }  // namespace
 
-BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high,
-                     const BatchNormLayerOptions& options)
-    : layer_(std::move(layer)), channels_(channels), low_(low), high_(high), options_(options) {
-  check(channels > 0, layer_, "channels: expected a positive number, got {}", channels);
-  check_eps(layer_, options.eps);
-  check_momentum(layer_, options.momentum);
-  weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
-  bias_ = register_parameter("bias", options.affine && options.bias ? zeros({channels}) : Tensor());
-  if (options.track_running_stats) {
-    running_mean_ = register_buffer("running_mean", zeros({channels}));
-    running_var_ = register_buffer("running_var", ones({channels}));
+StatisticsNorm::StatisticsNorm(std::string_view layer, int64_t channels, double eps) : channels_(channels) {
+  check(channels > 0, layer, "channels: expected a positive number, got {}", channels);
+  check_eps(layer, eps);
+}
+
+void StatisticsNorm::register_tensors(bool with_weight, bool with_bias, bool with_statistics) {
+  weight_ = register_parameter("weight", with_weight ? ones({channels_}) : Tensor());
+  bias_ = register_parameter("bias", with_weight && with_bias ? zeros({channels_}) : Tensor());
+  if (with_statistics) {
+    running_mean_ = register_buffer("running_mean", zeros({channels_}));
+    running_var_ = register_buffer("running_var", ones({channels_}));
     num_batches_tracked_ = register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::int64}));
   }
+}
+
+Invariance StatisticsNorm::invariance() const {
+  return is_training() || !running_mean_.defined() ? Invariance::scale_and_shift : Invariance::none;
+}
+
+BatchNorm::BatchNorm(std::string layer, int64_t channels, int64_t low, int64_t high,
+                     const BatchNormLayerOptions& options)
+    : StatisticsNorm(layer, channels, options.eps),
+      layer_(std::move(layer)),
+      low_(low),
+      high_(high),
+      options_(options) {
+  check_momentum(layer_, options.momentum);
+  register_tensors(options.affine, options.bias, options.track_running_stats);
 }
 
 Tensor BatchNorm::forward_act(const Tensor& x, const ActOptions& then) {
@@ -62,10 +75,6 @@ Tensor BatchNorm::apply(const Tensor& x, const norma::BatchNormOptions& options,
   return batch_norm(x, running_mean_, running_var_, weight_, bias_, options, then);
 }
 
-Invariance BatchNorm::invariance() const {
-  return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
-}
-
 std::optional<StatisticSets> BatchNorm::sets() const {
   return running_mean_.defined() ? std::optional(StatisticSets{.channels = 1, .eps = options_.eps}) : std::nullopt;
 }
@@ -85,15 +94,6 @@ std::string BatchNorm::name() const {
                      options_.track_running_stats ? "" : ", track_running_stats=false",
                      options_.biased_running_var ? ", biased_running_var=true" : "");
 }
-
-BatchNorm1d::BatchNorm1d(int64_t channels, const BatchNormLayerOptions& options)
-    : BatchNorm("BatchNorm1d", channels, 2, 3, options) {}
-BatchNorm2d::BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options)
-    : BatchNorm("BatchNorm2d", channels, 4, 4, options) {}
-SyncBatchNorm2d::SyncBatchNorm2d(int64_t channels, const BatchNormLayerOptions& options)
-    : BatchNorm("SyncBatchNorm2d", channels, 4, 4, options) {}
-BatchNorm3d::BatchNorm3d(int64_t channels, const BatchNormLayerOptions& options)
-    : BatchNorm("BatchNorm3d", channels, 5, 5, options) {}
 
 GhostBatchNorm2d::GhostBatchNorm2d(int64_t channels, int64_t sub_batch, const BatchNormLayerOptions& options)
     : BatchNorm("GhostBatchNorm2d", channels, 4, 4, options), sub_batch_(sub_batch) {
@@ -159,9 +159,8 @@ std::string BatchRenorm2d::own_options() const {
   return text;
 }
 
-FrozenBatchNorm2d::FrozenBatchNorm2d(int64_t channels, double eps) : channels_(channels), eps_(eps) {
-  check(channels > 0, "FrozenBatchNorm2d", "channels: expected a positive number, got {}", channels);
-  check_eps("FrozenBatchNorm2d", eps);
+FrozenBatchNorm2d::FrozenBatchNorm2d(int64_t channels, double eps)
+    : StatisticsNorm("FrozenBatchNorm2d", channels, eps), eps_(eps) {
   weight_ = register_buffer("weight", ones({channels}));
   bias_ = register_buffer("bias", zeros({channels}));
   running_mean_ = register_buffer("running_mean", zeros({channels}));
@@ -178,18 +177,9 @@ std::string FrozenBatchNorm2d::name() const {
 }
 
 InstanceNorm::InstanceNorm(int64_t axes, int64_t channels, const InstanceNormLayerOptions& options)
-    : axes_(axes), channels_(channels), options_(options) {
-  const std::string layer = fmt::format("InstanceNorm{}d", axes);
-  check(channels > 0, layer, "channels: expected a positive number, got {}", channels);
-  check_eps(layer, options.eps);
-  check_momentum(layer, options.momentum);
-  weight_ = register_parameter("weight", options.affine ? ones({channels}) : Tensor());
-  bias_ = register_parameter("bias", options.affine && options.bias ? zeros({channels}) : Tensor());
-  if (options.track_running_stats) {
-    running_mean_ = register_buffer("running_mean", zeros({channels}));
-    running_var_ = register_buffer("running_var", ones({channels}));
-    register_buffer("num_batches_tracked", zeros({}, {.dtype = DType::int64}));
-  }
+    : StatisticsNorm(fmt::format("InstanceNorm{}d", axes), channels, options.eps), axes_(axes), options_(options) {
+  check_momentum(fmt::format("InstanceNorm{}d", axes), options.momentum);
+  register_tensors(options.affine, options.bias, options.track_running_stats);
 }
 
 Tensor InstanceNorm::forward_act(const Tensor& x, const ActOptions& then) {
@@ -217,10 +207,6 @@ Tensor InstanceNorm::forward_act(const Tensor& x, const ActOptions& then) {
                         .eps = options_.eps,
                         .statistics = options_.statistics},
                        then);
-}
-
-Invariance InstanceNorm::invariance() const {
-  return is_training() || !options_.track_running_stats ? Invariance::scale_and_shift : Invariance::none;
 }
 
 std::string InstanceNorm::name() const {

@@ -12,6 +12,29 @@ namespace norma::nn {
 // of (channels), and the buffer num_batches_tracked (int64, of rank 0). ops/norm/norm.h lists where other libraries
 // differ.
 
+/// The part that all of them share.
+class StatisticsNorm : public Norm {
+ public:
+  [[nodiscard]] int64_t channels() const override { return channels_; }
+  /// Invariance::none where the running statistics normalize: they do not follow a change of this input.
+  [[nodiscard]] Invariance invariance() const override;
+  [[nodiscard]] const Tensor& weight() const { return weight_; }
+  [[nodiscard]] const Tensor& bias() const { return bias_; }
+  [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
+  [[nodiscard]] const Tensor& running_var() const { return running_var_; }
+
+ protected:
+  StatisticsNorm(std::string_view layer, int64_t channels, double eps);
+  void register_tensors(bool with_weight, bool with_bias, bool with_statistics);
+
+  int64_t channels_;
+  Tensor weight_;
+  Tensor bias_;
+  Tensor running_mean_;
+  Tensor running_var_;
+  Tensor num_batches_tracked_;
+};
+
 struct BatchNormLayerOptions {
   double eps = norma::BatchNormOptions{}.eps;
   /// Share of the new batch in the running statistics; none: their plain average over all batches; 0: they are frozen.
@@ -25,13 +48,10 @@ struct BatchNormLayerOptions {
 };
 
 /// The part that the batch norms share: inputs have `low` to `high` axes (N, channels, …).
-class BatchNorm : public Norm {
+class BatchNorm : public StatisticsNorm {
  public:
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
-  /// Invariance::none where the running statistics normalize: they do not follow a change of this input.
-  [[nodiscard]] Invariance invariance() const override;
   /// None without running statistics.
   [[nodiscard]] std::optional<StatisticSets> sets() const override;
   [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override;
@@ -41,10 +61,6 @@ class BatchNorm : public Norm {
   virtual void set_parts(std::shared_ptr<const PartsOfBatch> parts) { parts_ = std::move(parts); }
   /// True iff the running statistics are those of all parts, the same in all processes.
   [[nodiscard]] bool has_parts() const { return parts_ != nullptr; }
-  [[nodiscard]] const Tensor& weight() const { return weight_; }
-  [[nodiscard]] const Tensor& bias() const { return bias_; }
-  [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
-  [[nodiscard]] const Tensor& running_var() const { return running_var_; }
   /// The number of batches seen in training; 0 without statistics.
   [[nodiscard]] int64_t num_batches_tracked() const;
 
@@ -57,38 +73,36 @@ class BatchNorm : public Norm {
 
  private:
   std::string layer_;
-  int64_t channels_;
   int64_t low_;
   int64_t high_;
   BatchNormLayerOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor running_mean_;
-  Tensor running_var_;
-  Tensor num_batches_tracked_;
   std::shared_ptr<const PartsOfBatch> parts_;
 };
 
 /// Batch norm of (N, channels) or (N, channels, L).
 class BatchNorm1d : public BatchNorm {
  public:
-  explicit BatchNorm1d(int64_t channels, const BatchNormLayerOptions& options = {});
+  explicit BatchNorm1d(int64_t channels, const BatchNormLayerOptions& options = {})
+      : BatchNorm("BatchNorm1d", channels, 2, 3, options) {}
 };
 /// Batch norm of (N, channels, H, W).
 class BatchNorm2d : public BatchNorm {
  public:
-  explicit BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});
+  explicit BatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {})
+      : BatchNorm("BatchNorm2d", channels, 4, 4, options) {}
 };
 /// Batch norm of (N, channels, H, W) over the images of all processes that train together, as PyTorch's SyncBatchNorm.
 /// Training calls set_parts() (train/processes.h); in one process it is BatchNorm2d.
 class SyncBatchNorm2d : public BatchNorm {
  public:
-  explicit SyncBatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {});
+  explicit SyncBatchNorm2d(int64_t channels, const BatchNormLayerOptions& options = {})
+      : BatchNorm("SyncBatchNorm2d", channels, 4, 4, options) {}
 };
 /// Batch norm of (N, channels, D, H, W).
 class BatchNorm3d : public BatchNorm {
  public:
-  explicit BatchNorm3d(int64_t channels, const BatchNormLayerOptions& options = {});
+  explicit BatchNorm3d(int64_t channels, const BatchNormLayerOptions& options = {})
+      : BatchNorm("BatchNorm3d", channels, 5, 5, options) {}
 };
 
 /// Batch norm of each `sub_batch` images of (N, channels, H, W) on their own; see ghost_batch_norm().
@@ -139,29 +153,20 @@ class BatchRenorm2d : public BatchNorm {
 
 /// Batch norm of (N, channels, H, W) whose statistics, weight and bias are all buffers, so nothing of it is trained. As
 /// in torchvision, it has no num_batches_tracked.
-class FrozenBatchNorm2d : public Norm {
+class FrozenBatchNorm2d : public StatisticsNorm {
  public:
   explicit FrozenBatchNorm2d(int64_t channels, double eps = norma::BatchNormOptions{}.eps);
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
+  [[nodiscard]] Invariance invariance() const override { return Invariance::none; }
   [[nodiscard]] std::optional<StatisticSets> sets() const override { return StatisticSets{.channels = 1, .eps = eps_}; }
   [[nodiscard]] std::optional<BatchEvaluation> evaluation() const override {
     return BatchEvaluation{running_mean_, running_var_, weight_, bias_, eps_};
   }
   [[nodiscard]] double eps() const { return eps_; }
-  [[nodiscard]] const Tensor& weight() const { return weight_; }
-  [[nodiscard]] const Tensor& bias() const { return bias_; }
-  [[nodiscard]] const Tensor& running_mean() const { return running_mean_; }
-  [[nodiscard]] const Tensor& running_var() const { return running_var_; }
 
  private:
-  int64_t channels_;
   double eps_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor running_mean_;
-  Tensor running_var_;
 };
 
 struct InstanceNormLayerOptions {
@@ -175,13 +180,10 @@ struct InstanceNormLayerOptions {
 
 /// The part that the instance norms share: statistics over all axes behind the channels. x: (N, channels, …), or one
 /// image without the N. As in PyTorch, num_batches_tracked exists with the statistics, but nothing counts it.
-class InstanceNorm : public Norm {
+class InstanceNorm : public StatisticsNorm {
  public:
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
-  [[nodiscard]] int64_t channels() const override { return channels_; }
-  /// As BatchNorm's.
-  [[nodiscard]] Invariance invariance() const override;
   [[nodiscard]] std::optional<StatisticSets> sets() const override {
     return StatisticSets{.channels = 1, .eps = options_.eps};
   }
@@ -193,12 +195,7 @@ class InstanceNorm : public Norm {
 
  private:
   int64_t axes_;
-  int64_t channels_;
   InstanceNormLayerOptions options_;
-  Tensor weight_;
-  Tensor bias_;
-  Tensor running_mean_;
-  Tensor running_var_;
 };
 
 /// Instance norm of (N, channels, L) or (channels, L).

@@ -1,6 +1,7 @@
 #include "nn/norm/changed_norms.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "nn/norm/norm.h"
@@ -38,10 +39,8 @@ void ChannelMoments::add(const Tensor& x) {
   if (x.numel() == 0) {
     return;
   }
-  Axes axes{0};
-  for (int64_t axis = 2; axis < x.rank(); ++axis) {
-    axes.push_back(axis);
-  }
+  Axes axes = axes_from(2, x.rank());
+  axes.insert(0, 0);
   const Tensor wide = in_float64(x);
   const std::vector<double> mean = norma::mean(wide, axes).to_vector<double>();
   const std::vector<double> var = norma::var(wide, axes, {.correction = 0}).to_vector<double>();
@@ -59,19 +58,13 @@ void ChannelMoments::add(const Tensor& x) {
 }
 
 MeanAndDeviation ChannelMoments::result() const {
-  MeanAndDeviation result{.mean = mean_, .deviation = {}};
-  for (const double squares : squares_) {
-    result.deviation.push_back(std::sqrt(squares / static_cast<double>(count_)));
-  }
-  return result;
+  return {.mean = mean_,
+          .deviation = mapped(squares_, [&](double sum) { return std::sqrt(sum / static_cast<double>(count_)); })};
 }
 
 std::vector<double> ChannelMoments::var(int64_t correction) const {
-  std::vector<double> result;
-  for (const double squares : squares_) {
-    result.push_back(squares / static_cast<double>(std::max<int64_t>(count_ - correction, 1)));
-  }
-  return result;
+  const auto count = static_cast<double>(std::max<int64_t>(count_ - correction, 1));
+  return mapped(squares_, [&](double sum) { return sum / count; });
 }
 
 double ChannelMoments::root_mean_square() const {

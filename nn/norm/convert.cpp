@@ -1,5 +1,6 @@
 #include "nn/norm/convert.h"
 
+#include "base/not_copied.h"
 #include "core/autocast.h"
 #include "core/copy.h"
 #include "core/factory.h"
@@ -51,7 +52,7 @@ struct FoldPair {
 };
 
 /// Keeps all 16-bit tensors of a model in float32, and restores them at the end of the scope.
-class Widened {
+class Widened : NotCopied {
  public:
   explicit Widened(const Module& model) {
     for (const NamedTensors& tensors : {model.named_parameters(), model.named_buffers()}) {
@@ -70,8 +71,6 @@ class Widened {
       replace_data(x, narrow);
     }
   }
-  Widened(const Widened&) = delete;
-  Widened& operator=(const Widened&) = delete;
 
  private:
   std::vector<std::pair<Tensor, Tensor>> narrow_;

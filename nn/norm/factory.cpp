@@ -1,6 +1,7 @@
 #include "nn/norm/factory.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/parse_number.h"
 #include "core/factory.h"
@@ -41,11 +42,8 @@ void parse_options(const std::string& text, const std::string& inside, NormChoic
           "options: expected name[option=value,...], got '{}'", excerpt(text));
     const std::string option = entry.substr(0, equals);
     check(!definition.options.empty(), "norm", "{}: takes no options, got '{}'", choice.name, excerpt(option));
-    bool known = false;
-    for (const std::string& name : definition.options) {
-      known = known || name == option;
-    }
-    check(known, "norm", "{}: {}", choice.name, unknown_name("option", option, definition.options));
+    check(is_in(definition.options, option), "norm", "{}: {}", choice.name,
+          unknown_name("option", option, definition.options));
     check(choice.options.emplace(option, entry.substr(equals + 1)).second, "norm", "{}: option '{}' is given twice",
           choice.name, option);
     start = comma + 1;
@@ -125,10 +123,8 @@ NormChoice parse_norm(const std::string& text) {
 }
 
 NormChoice with_default(NormChoice choice, const std::string& option, const std::string& value) {
-  for (const std::string& known : norm_definition(choice.name).options) {
-    if (known == option) {
-      choice.options.emplace(option, value);
-    }
+  if (is_in(norm_definition(choice.name).options, option)) {
+    choice.options.emplace(option, value);
   }
   return choice;
 }
@@ -175,11 +171,7 @@ void make_lazy_parameters(Module& network, const Sizes& images) {
 }
 
 std::vector<std::string> norm_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, definition] : registry()) {
-    names.push_back(name);
-  }
-  return names;
+  return mapped(registry(), [](const auto& norm) { return norm.first; });
 }
 
 const NormDefinition& norm_definition(const std::string& name) {
@@ -191,13 +183,7 @@ const NormDefinition& norm_definition(const std::string& name) {
   fail("norm", "{}", unknown_name("norm", name, norm_names()));
 }
 
-NewNormsOnly::NewNormsOnly() {
-  new_norms_only = true;
-}
-
-NewNormsOnly::~NewNormsOnly() {
-  new_norms_only = false;
-}
+NewNormsOnly::NewNormsOnly() : Temporarily(new_norms_only, true) {}
 
 void register_norm(const std::string& name, NormDefinition definition) {
   check(!name.empty() && name.find_first_of(":/[],= ") == std::string::npos, "register_norm",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "nn/module.h"
 
 #include <cstdint>
@@ -87,12 +88,9 @@ const NormDefinition& norm_definition(const std::string& name);
 /// characters :/[],= or a space.
 void register_norm(const std::string& name, NormDefinition definition);
 /// While one is alive, register_norm() throws Error for a name that is already registered.
-class NewNormsOnly {
+class NewNormsOnly : Temporarily<bool> {
  public:
   NewNormsOnly();
-  ~NewNormsOnly();
-  NewNormsOnly(const NewNormsOnly&) = delete;
-  NewNormsOnly& operator=(const NewNormsOnly&) = delete;
 };
 /// Adds a norm that has no options.
 void register_norm(const std::string& name, std::function<std::shared_ptr<Module>(int64_t channels)> make);

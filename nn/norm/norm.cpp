@@ -11,19 +11,18 @@
 namespace norma::nn {
 namespace {
 
-void check_shape(std::string_view layer, const Sizes& shape) {
+const Sizes& checked_shape(std::string_view layer, const Sizes& shape) {
   check(!shape.empty(), layer, "normalized_shape: expected at least 1 size, got []");
+  return shape;
 }
 
-Tensor weight_of(const Sizes& sizes, bool affine, bool offset = false) {
-  return !affine ? Tensor() : offset ? zeros(sizes) : ones(sizes);
-}
-Tensor bias_of(const Sizes& sizes, bool affine) {
-  return affine ? zeros(sizes) : Tensor();
+std::string layer_name(const std::string& text) {
+  return text.substr(0, text.find('('));
 }
 
-std::vector<std::string> decaying_if(bool offset) {
-  return offset ? std::vector<std::string>{"weight"} : std::vector<std::string>();
+Sizes of_channels(const std::string& layer, int64_t channels) {
+  check(channels > 0, layer_name(layer), "channels: expected a positive number, got {}", channels);
+  return {channels};
 }
 
 }  // namespace
@@ -70,86 +69,67 @@ Tensor NoNorm::forward_act(const Tensor& x, const ActOptions& then) {
   return activate(x, then);
 }
 
-LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
-    : shape_(normalized_shape), options_(options) {
-  check_shape("LayerNorm", shape_);
-  check_eps("LayerNorm", options.eps);
-  weight_ = register_parameter("weight", weight_of(shape_, options.affine, options.offset));
-  bias_ = register_parameter("bias", bias_of(shape_, options.affine && options.bias));
+AffineNorm::AffineNorm(std::string text, const Sizes& sizes, const NormOptions& options, bool with_bias)
+    : text_(std::move(text)), options_(options) {
+  check_eps(layer_name(text_), options.eps);
+  if (options.affine) {
+    weight_ = register_parameter("weight", options.offset ? zeros(sizes) : ones(sizes));
+    bias_ = register_parameter("bias", options.bias && with_bias ? zeros(sizes) : Tensor());
+  }
 }
 
-std::vector<std::string> LayerNorm::decaying() const {
-  return decaying_if(options_.offset);
+std::string AffineNorm::name() const {
+  return text_ + norm_option_text(options_.affine, options_.statistics, options_.bias, options_.offset) + ")";
 }
 
-Tensor LayerNorm::forward_act(const Tensor& x, const ActOptions& then) {
-  return layer_norm(x, shape_, gain_of(weight_, options_.offset), bias_,
-                    {.eps = options_.eps, .statistics = options_.statistics}, then);
+std::vector<std::string> AffineNorm::decaying() const {
+  return options_.offset ? std::vector<std::string>{"weight"} : std::vector<std::string>();
 }
 
-std::string LayerNorm::name() const {
-  return fmt::format("LayerNorm({}, eps={}{})", to_string(shape_), options_.eps,
-                     norm_option_text(options_.affine, options_.statistics, options_.bias, options_.offset));
-}
-
-RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
-    : shape_(normalized_shape), options_(options) {
-  check_shape("RMSNorm", shape_);
-  check_eps("RMSNorm", options.eps.value_or(0));
-  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
-}
-
-Tensor RMSNorm::forward_act(const Tensor& x, const ActOptions& then) {
-  return rms_norm(x, shape_, weight_, {.eps = options_.eps}, then);
-}
-
-std::string RMSNorm::name() const {
-  return fmt::format("RMSNorm({}, eps={}{})", to_string(shape_),
-                     options_.eps ? fmt::format("{}", *options_.eps) : "none",
-                     norm_option_text(options_.affine, Statistics::stable));
-}
-
-SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options)
-    : shape_(normalized_shape), options_(options) {
-  check_shape("SimpleNorm", shape_);
-  check_eps("SimpleNorm", options.eps);
-  weight_ = register_parameter("weight", weight_of(shape_, options.affine));
-}
-
-Tensor SimpleNorm::forward_act(const Tensor& x, const ActOptions& then) {
-  return simple_norm(x, shape_, weight_, {.eps = options_.eps, .statistics = options_.statistics}, then);
-}
-
-std::string SimpleNorm::name() const {
-  return fmt::format("SimpleNorm({}, eps={}{})", to_string(shape_), options_.eps,
-                     norm_option_text(options_.affine, options_.statistics));
-}
-
-ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias)
-    : layer_(std::move(layer)), channels_(channels), options_(options) {
-  const std::string layer_name = layer_.substr(0, layer_.find('('));
-  check(channels > 0, layer_name, "channels: expected a positive number, got {}", channels);
-  check_eps(layer_name, options.eps);
-  weight_ = register_parameter("weight", weight_of({channels}, options.affine, options.offset));
-  bias_ = register_parameter("bias", bias_of({channels}, options.affine && options.bias && with_bias));
-}
-
-std::vector<std::string> ChannelNorm::decaying() const {
-  return decaying_if(options_.offset);
-}
-
-Tensor ChannelNorm::gain() const {
+Tensor AffineNorm::gain() const {
   return gain_of(weight_, options_.offset);
 }
 
-void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const {
-  check_norm_input(op, x, channels_, low, high);
+LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
+    : AffineNorm(fmt::format("LayerNorm({}, eps={}", to_string(normalized_shape), options.eps),
+                 checked_shape("LayerNorm", normalized_shape), options),
+      shape_(normalized_shape) {}
+
+Tensor LayerNorm::forward_act(const Tensor& x, const ActOptions& then) {
+  return layer_norm(x, shape_, gain(), bias(), {.eps = options().eps, .statistics = options().statistics}, then);
 }
 
-std::string ChannelNorm::name() const {
-  return fmt::format("{}{}, eps={}{})", layer_ + (layer_.find('(') == std::string::npos ? "(" : ", "), channels_,
-                     options_.eps,
-                     norm_option_text(options_.affine, options_.statistics, options_.bias, options_.offset));
+RMSNorm::RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options)
+    : AffineNorm(fmt::format("RMSNorm({}, eps={}", to_string(normalized_shape),
+                             options.eps ? fmt::format("{}", *options.eps) : "none"),
+                 checked_shape("RMSNorm", normalized_shape), {.eps = options.eps.value_or(0), .affine = options.affine},
+                 /* with_bias= */ false),
+      shape_(normalized_shape),
+      eps_(options.eps) {}
+
+Tensor RMSNorm::forward_act(const Tensor& x, const ActOptions& then) {
+  return rms_norm(x, shape_, weight(), {.eps = eps_}, then);
+}
+
+SimpleNorm::SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options)
+    : AffineNorm(fmt::format("SimpleNorm({}, eps={}", to_string(normalized_shape), options.eps),
+                 checked_shape("SimpleNorm", normalized_shape),
+                 {.eps = options.eps, .affine = options.affine, .statistics = options.statistics},
+                 /* with_bias= */ false),
+      shape_(normalized_shape) {}
+
+Tensor SimpleNorm::forward_act(const Tensor& x, const ActOptions& then) {
+  return simple_norm(x, shape_, weight(), {.eps = options().eps, .statistics = options().statistics}, then);
+}
+
+ChannelNorm::ChannelNorm(const std::string& layer, int64_t channels, const NormOptions& options, bool with_bias)
+    : AffineNorm(fmt::format("{}{}{}, eps={}", layer, layer.find('(') == std::string::npos ? "(" : ", ", channels,
+                             options.eps),
+                 of_channels(layer, channels), options, with_bias),
+      channels_(channels) {}
+
+void ChannelNorm::check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const {
+  check_norm_input(op, x, channels_, low, high);
 }
 
 LayerNorm2d::LayerNorm2d(int64_t channels, const LayerNorm2dLayerOptions& options)

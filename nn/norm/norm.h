@@ -114,21 +114,38 @@ struct NormOptions {
   bool offset = false;
 };
 
-/// Layer norm over the last axes, whose sizes are `normalized_shape`.
-class LayerNorm : public Norm {
+/// The part that norms share if they have nothing but weight and bias.
+class AffineNorm : public Norm {
  public:
-  explicit LayerNorm(const Sizes& normalized_shape, const NormOptions& options = {});
-  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
   [[nodiscard]] std::string name() const override;
   [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
   [[nodiscard]] double weight_offset() const override { return options_.offset ? 1 : 0; }
   [[nodiscard]] std::vector<std::string> decaying() const override;
+  [[nodiscard]] const Tensor& weight() const { return weight_; }
+  [[nodiscard]] const Tensor& bias() const { return bias_; }
+
+ protected:
+  /// `text`: how name() begins, "LayerNorm([3], eps=1e-05". `sizes`: of weight and bias.
+  AffineNorm(std::string text, const Sizes& sizes, const NormOptions& options, bool with_bias = true);
+  [[nodiscard]] const NormOptions& options() const { return options_; }
+  /// What scales the output: the weight, or 1 + weight.
+  [[nodiscard]] Tensor gain() const;
 
  private:
-  Sizes shape_;
+  std::string text_;
   NormOptions options_;
   Tensor weight_;
   Tensor bias_;
+};
+
+/// Layer norm over the last axes, whose sizes are `normalized_shape`.
+class LayerNorm : public AffineNorm {
+ public:
+  explicit LayerNorm(const Sizes& normalized_shape, const NormOptions& options = {});
+  Tensor forward_act(const Tensor& x, const ActOptions& then) override;
+
+ private:
+  Sizes shape_;
 };
 
 struct RmsNormLayerOptions {
@@ -137,17 +154,14 @@ struct RmsNormLayerOptions {
 };
 
 /// RMS norm over the last axes, whose sizes are `normalized_shape`. It has a weight, but no bias.
-class RMSNorm : public Norm {
+class RMSNorm : public AffineNorm {
  public:
   explicit RMSNorm(const Sizes& normalized_shape, const RmsNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
-  [[nodiscard]] std::string name() const override;
-  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
 
  private:
   Sizes shape_;
-  RmsNormLayerOptions options_;
-  Tensor weight_;
+  std::optional<double> eps_;
 };
 
 struct SimpleNormLayerOptions {
@@ -158,45 +172,29 @@ struct SimpleNormLayerOptions {
 
 /// Simple norm, x / sqrt(var + eps), over the last axes, whose sizes are `normalized_shape`. It has a weight, but no
 /// bias.
-class SimpleNorm : public Norm {
+class SimpleNorm : public AffineNorm {
  public:
   explicit SimpleNorm(const Sizes& normalized_shape, const SimpleNormLayerOptions& options = {});
   Tensor forward_act(const Tensor& x, const ActOptions& then) override;
-  [[nodiscard]] std::string name() const override;
-  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
 
  private:
   Sizes shape_;
-  SimpleNormLayerOptions options_;
-  Tensor weight_;
 };
 
-/// The part that norms of (N, channels, …) share if they have nothing but weight and bias.
-class ChannelNorm : public Norm {
+/// An AffineNorm of (N, channels, …).
+class ChannelNorm : public AffineNorm {
  public:
-  [[nodiscard]] std::string name() const override;
   [[nodiscard]] int64_t channels() const override { return channels_; }
-  [[nodiscard]] Invariance invariance() const override { return Invariance::scale; }
-  [[nodiscard]] double weight_offset() const override { return options_.offset ? 1 : 0; }
-  [[nodiscard]] std::vector<std::string> decaying() const override;
-  [[nodiscard]] const Tensor& weight() const { return weight_; }
-  [[nodiscard]] const Tensor& bias() const { return bias_; }
-  [[nodiscard]] double eps() const { return options_.eps; }
+  [[nodiscard]] double eps() const { return options().eps; }
 
  protected:
-  ChannelNorm(std::string layer, int64_t channels, const NormOptions& options, bool with_bias = true);
+  /// `layer`: "LayerNorm2d", or with its first argument: "GroupNorm(8".
+  ChannelNorm(const std::string& layer, int64_t channels, const NormOptions& options, bool with_bias = true);
   /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
   void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) const;
-  [[nodiscard]] const NormOptions& options() const { return options_; }
-  /// What scales the output: the weight, or 1 + weight.
-  [[nodiscard]] Tensor gain() const;
 
  private:
-  std::string layer_;  ///< "LayerNorm2d", or with its first argument: "GroupNorm(8"
   int64_t channels_;
-  NormOptions options_;
-  Tensor weight_;
-  Tensor bias_;
 };
 
 struct LayerNorm2dLayerOptions {

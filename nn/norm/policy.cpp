@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
-#include "base/toml_lines.h"
 #include "nn/module.h"
 #include "nn/norm/convert.h"
 #include "nn/norm/factory.h"
@@ -23,14 +22,14 @@ constexpr std::string_view kOp = "norm policy";
 constexpr std::string_view kFreeze = "freeze";
 constexpr std::string_view kPlacement = "placement";
 
-NormPlacement placement_of(const PolicyLine& line) {
+NormPlacement placement_of(const TomlLine& line) {
   for (const NormPlacement placement : kNormPlacements) {
-    if (line.text == to_string(placement)) {
+    if (line.text() != nullptr && *line.text() == to_string(placement)) {
       return placement;
     }
   }
-  fail(kOp, "{}: placement: expected inside, pre, post or peri, got {}", line.text_place,
-       line.text ? "'" + excerpt(*line.text) + "'" : line.type);
+  fail(kOp, "{}: placement: expected inside, pre, post or peri, got {}", line.value_place,
+       line.text() != nullptr ? "'" + excerpt(*line.text()) + "'" : type_of(line));
 }
 
 }  // namespace
@@ -47,26 +46,26 @@ std::string_view to_string(NormPlacement placement) {
 
 NormPolicy parse_norm_policy(std::string_view text, const std::string& source) {
   NormPolicy policy{.source = source, .rules = {}};
-  for (const PolicyLine& line : parse_policy_file(kOp, text, source)) {
-    if (line.pattern == kFreeze) {
-      check(line.text.has_value(), kOp, "{}: freeze: expected patterns such as \"layer1.*,bn1.*\", got {}",
-            line.text_place, line.type);
-      policy.freeze = freeze_patterns(*line.text, line.text_place);
+  for (const TomlLine& line : parse_policy_file(kOp, text, source)) {
+    if (line.key == kFreeze) {
+      check(line.text() != nullptr, kOp, "{}: freeze: expected patterns such as \"layer1.*,bn1.*\", got {}",
+            line.value_place, type_of(line));
+      policy.freeze = freeze_patterns(*line.text(), line.value_place);
       continue;
     }
-    if (line.pattern == kPlacement) {
+    if (line.key == kPlacement) {
       policy.placement = placement_of(line);
       policy.placement_line = line.line;
       continue;
     }
-    check(line.text.has_value(), kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", line.text_place,
-          excerpt(line.pattern), line.type);
+    check(line.text() != nullptr, kOp, "{}: '{}': expected a norm spec such as \"group:32\", got {}", line.value_place,
+          excerpt(line.key), type_of(line));
     try {
-      parse_norm(*line.text);
+      parse_norm(*line.text());
     } catch (const Error& error) {
-      fail(kOp, "{}: '{}': {}", line.text_place, excerpt(line.pattern), error.what());
+      fail(kOp, "{}: '{}': {}", line.value_place, excerpt(line.key), error.what());
     }
-    policy.rules.push_back({.pattern = line.pattern, .norm = *line.text, .line = line.line});
+    policy.rules.push_back({.pattern = line.key, .norm = *line.text(), .line = line.line});
   }
   check(!policy.rules.empty() || !policy.freeze.empty() || policy.placement, kOp,
         "{}: expected lines \"pattern\" = \"norm\", got none", source);
@@ -77,7 +76,7 @@ std::string read_norm_policy(const std::filesystem::path& file) {
   return read_text_file(kOp, file, kMaxTomlBytes);
 }
 
-int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network) {
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NormDefaults& defaults) {
   std::map<std::string, const NormRule*> chosen;
   std::vector<std::string> layers;
   for (const auto& [path, module, slot] : model.replaceable_modules()) {
@@ -117,7 +116,7 @@ int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const Network
         "{}:{}: '{}': {}: expected a norm for a single pixel, got {}; a later line \"{}\" = \"layer2d\" is what --norm "
         "{} does",
         policy.source, found->second->line, found->second->pattern, path, choice.name, path, choice.name);
-    for (const auto& [option, value] : network.defaults) {
+    for (const auto& [option, value] : defaults) {
       choice = with_default(choice, option, value);
     }
     try {

@@ -60,16 +60,13 @@ NormPolicy parse_norm_policy(std::string_view text, const std::string& source);
 /// The text of a policy file. Throws Error when it cannot be read.
 std::string read_norm_policy(const std::filesystem::path& file);
 
-/// The part of a network's definition that concerns norms.
-struct NetworkNorms {
-  /// Options, "eps" = "1e-6", for norms that have them and do not say otherwise.
-  std::vector<std::pair<std::string, std::string>> defaults = {};
-};
+/// Options of a network, "eps" = "1e-6", for norms that have them and do not say otherwise.
+using NormDefaults = std::vector<std::pair<std::string, std::string>>;
 
 /// Replaces norm layers (class Norm of (N, channels, …), in a ChildSlot) of a model by those that the policy names, as
 /// convert_norm() does. Returns how many were replaced. Throws Error, with file and line, for a pattern that matches no
 /// norm layer, for one whose layers are all decided by later lines, for groups that do not divide a layer's channels,
 /// and for a norm that needs more than a layer's single pixel; nothing has changed then.
-int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NetworkNorms& network = {});
+int64_t apply_norm_policy(Module& model, const NormPolicy& policy, const NormDefaults& defaults = {});
 
 }  // namespace norma::nn

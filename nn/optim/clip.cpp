@@ -26,10 +26,7 @@ struct Units {
 };
 
 Units units_of(const Tensor& x) {
-  Axes axes;
-  for (int64_t axis = 1; axis < x.rank(); ++axis) {
-    axes.push_back(axis);
-  }
+  const Axes axes = axes_from(1, x.rank());
   const ScaledByLargest scaled = scaled_by_largest(x, axes, {.keepdim = x.rank() > 1});
   const Tensor root = sqrt(sum(mul(scaled.quotient, scaled.quotient), axes, {.keepdim = x.rank() > 1}));
   return {scaled, clamp(root, 1, std::numeric_limits<double>::infinity()), mul(scaled.largest, root)};

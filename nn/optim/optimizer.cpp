@@ -1,6 +1,7 @@
 #include "nn/optim/optimizer.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
@@ -11,6 +12,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -53,7 +55,7 @@ std::map<std::string, bool> norm_parameters(const Module& module) {
     }
     const std::vector<std::string> decaying = norm->decaying();
     for (const auto& [name, x] : layer->named_parameters()) {
-      decays[join_names(path, name)] |= std::ranges::find(decaying, name) != decaying.end();
+      decays[join_names(path, name)] |= is_in(decaying, name);
     }
   }
   return decays;
@@ -65,11 +67,16 @@ bool is_bias(std::string_view name) {
 
 }  // namespace
 
+Tensors gradients_of(const Tensors& parameters) {
+  return filtered(mapped(parameters, &Tensor::grad), &Tensor::defined);
+}
+
 void Optimizer::check_not_negative(std::string_view op, std::string_view name, double value) {
   check(std::isfinite(value) && value >= 0, op, "{}: expected a finite number of at least 0, got {}", name, value);
 }
 
-Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr) : groups_(std::move(groups)), lr_(lr) {
+Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr, double momentum)
+    : groups_(std::move(groups)), lr_(lr), momentum_(momentum) {
   check_not_negative("optimizer", "lr", lr);
   std::unordered_set<const TensorImpl*> seen;
   std::unordered_set<std::string> names;
@@ -81,20 +88,13 @@ Optimizer::Optimizer(std::vector<ParameterGroup> groups, double lr) : groups_(st
       check(x.requires_grad() && x.is_leaf(), "optimizer", "{}: expected a leaf that requires a gradient", name);
       check(seen.insert(x.impl_pointer().get()).second && names.insert(name).second, "optimizer",
             "{}: expected every parameter once, got it twice", name);
+      slots_.push_back({.name = name, .parameter = x, .group = &group});
     }
-    states_.emplace_back(group.parameters.size());
-    masters_.emplace_back(group.parameters.size());
   }
 }
 
 Tensors Optimizer::parameters() const {
-  Tensors result;
-  for (const ParameterGroup& group : groups_) {
-    for (const auto& [name, x] : group.parameters) {
-      result.push_back(x);
-    }
-  }
-  return result;
+  return mapped(slots_, &Slot::parameter);
 }
 
 void Optimizer::set_grad_scale(double scale) {
@@ -117,7 +117,7 @@ bool Optimizer::Master::is_current(const Tensor& parameter) const {
   return weight.defined() && storage.lock() == parameter.storage() && version == parameter.version();
 }
 
-Tensor Optimizer::begin_update(const Tensor& parameter, Master& master) {
+Tensor Optimizer::Slot::begin_update() {
   if (!is_half(parameter.dtype())) {
     return is_non_overlapping_and_dense(parameter) ? parameter.detach() : copy_of(parameter.detach());
   }
@@ -145,7 +145,7 @@ void Optimizer::update_batch(const std::vector<Update>& updates, const std::vect
   from.clear();
   to.clear();
   for (size_t i = 0; i < updates.size(); ++i) {
-    const Tensor& parameter = pending[i].parameter;
+    const Tensor& parameter = pending[i].slot->parameter;
     if (updates[i].parameter.storage() == parameter.storage()) {
       parameter.bump_version();
     } else {
@@ -155,28 +155,22 @@ void Optimizer::update_batch(const std::vector<Update>& updates, const std::vect
   }
   copy_all_into(from, to);
   for (const Pending& done : pending) {
-    done.master->note_rounded_into(done.parameter);
+    done.slot->master.note_rounded_into(done.slot->parameter);
   }
 }
 
 NamedTensors Optimizer::master_weights() const {
   NamedTensors result;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < masters_[g].size(); ++i) {
-      const auto& [name, parameter] = groups_[g].parameters[i];
-      const Master& master = masters_[g][i];
-      if (master.is_current(parameter)) {
-        result.emplace_back(name, master.weight);
-      }
+  for (const Slot& slot : slots_) {
+    if (slot.master.is_current(slot.parameter)) {
+      result.emplace_back(slot.name, slot.master.weight);
     }
   }
   return result;
 }
 
-void Optimizer::set_master(size_t g, size_t i, const Tensor& weight) {
-  const auto& [name, parameter] = groups_[g].parameters[i];
+void Optimizer::Slot::set_master(const Tensor& weight) {
   check_sizes("optimizer", "master." + name, weight, parameter.sizes());
-  Master& master = masters_[g][i];
   master.weight = wide_copy(weight, parameter);
   copy_into(master.weight, parameter.detach());
   master.note_rounded_into(parameter);
@@ -185,12 +179,9 @@ void Optimizer::set_master(size_t g, size_t i, const Tensor& weight) {
 void Optimizer::set_master_weights(const NamedTensors& values) {
   const NoGradGuard no_grad;
   const std::unordered_map<std::string, Tensor> given(values.begin(), values.end());
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < masters_[g].size(); ++i) {
-      const auto& [name, parameter] = groups_[g].parameters[i];
-      if (const auto found = given.find(name); found != given.end() && is_half(parameter.dtype())) {
-        set_master(g, i, found->second.detach());
-      }
+  for (Slot& slot : slots_) {
+    if (const auto found = given.find(slot.name); found != given.end() && is_half(slot.parameter.dtype())) {
+      slot.set_master(found->second.detach());
     }
   }
 }
@@ -216,23 +207,15 @@ void Optimizer::set_numbers() {
 }
 
 void Optimizer::record_step(const Tensor& guard) {
-  struct Guarded {
-    Guarded(Tensor& in, const Tensor& guard) : slot(in) { slot = guard; }
-    ~Guarded() { slot = {}; }
-    Tensor& slot;
-  };
-  const Guarded guarded(guard_, guard);  // ends also where the recording fails
+  const Temporarily guarded(guard_, guard);  // ends also where the recording fails
   make_step();
 }
 
 void Optimizer::count_launched_step() {
   ++steps_;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
-      const Tensor& parameter = groups_[g].parameters[i].second;
-      parameter.bump_version();
-      masters_[g][i].note_rounded_into(parameter);
-    }
+  for (Slot& slot : slots_) {
+    slot.parameter.bump_version();
+    slot.master.note_rounded_into(slot.parameter);
   }
 }
 
@@ -256,35 +239,31 @@ void Optimizer::make_step() {
     pending.clear();
     copied = 0;
   };
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < groups_[g].parameters.size(); ++i) {
-      const Tensor& parameter = groups_[g].parameters[i].second;
-      if (!parameter.grad().defined()) {
-        continue;
-      }
-      // The kernels run over memory, so all tensors must lie in one order. They nearly always do: gradients and
-      // averages are made with their parameter's strides.
-      const Tensor values = begin_update(parameter, masters_[g][i]);
-      Tensors& state = states_[g][i];
-      state.resize(averages);
-      for (Tensor& average : state) {
-        average = average.defined() ? aligned(average, values) : average;
-      }
-      const Tensor& gradient = parameter.grad();
-      const bool lies_alike = gradient.strides() == values.strides() && gradient.device() == values.device();
-      const bool serves = lies_alike && gradient.dtype() == values.dtype() && grad_scale_ == 1;
-      Update update{.parameter = values, .gradient = gradient, .state = &state, .group = &groups_[g]};
-      Pending rest{.parameter = parameter, .master = &masters_[g][i], .gradient = {}};
-      if (!serves) {
-        rest.gradient = lies_alike || grad_scale_ == 1 ? gradient : aligned(gradient, values);
-        update.gradient = empty_like(values);
-        copied += bytes_of(values);
-      }
-      updates.push_back(std::move(update));
-      pending.push_back(std::move(rest));
-      if (copied > kMostCopied) {
-        finish();
-      }
+  for (Slot& slot : slots_) {
+    const Tensor& gradient = slot.parameter.grad();
+    if (!gradient.defined()) {
+      continue;
+    }
+    // The kernels run over memory, so all tensors must lie in one order. They nearly always do: gradients and averages
+    // are made with their parameter's strides.
+    const Tensor values = slot.begin_update();
+    slot.state.resize(averages);
+    for (Tensor& average : slot.state) {
+      average = average.defined() ? aligned(average, values) : average;
+    }
+    const bool lies_alike = gradient.strides() == values.strides() && gradient.device() == values.device();
+    const bool serves = lies_alike && gradient.dtype() == values.dtype() && grad_scale_ == 1;
+    Update update{.parameter = values, .gradient = gradient, .state = &slot.state, .group = slot.group};
+    Pending rest{.slot = &slot, .gradient = {}};
+    if (!serves) {
+      rest.gradient = lies_alike || grad_scale_ == 1 ? gradient : aligned(gradient, values);
+      update.gradient = empty_like(values);
+      copied += bytes_of(values);
+    }
+    updates.push_back(std::move(update));
+    pending.push_back(std::move(rest));
+    if (copied > kMostCopied) {
+      finish();
     }
   }
   finish();
@@ -296,12 +275,10 @@ NamedTensors Optimizer::state_dict() const {
     dict.emplace_back(kMaster + name, weight);
   }
   const std::vector<std::string> names = state_names();
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < states_[g].size(); ++i) {
-      for (size_t s = 0; s < states_[g][i].size(); ++s) {
-        if (states_[g][i][s].defined()) {
-          dict.emplace_back(names[s] + "." + groups_[g].parameters[i].first, states_[g][i][s]);
-        }
+  for (const Slot& slot : slots_) {
+    for (size_t s = 0; s < slot.state.size(); ++s) {
+      if (slot.state[s].defined()) {
+        dict.emplace_back(names[s] + "." + slot.name, slot.state[s]);
       }
     }
   }
@@ -335,31 +312,26 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
   std::unordered_set<std::string> known{"step", "states"};
   std::vector<std::string> absent;
   int64_t present = 0;
-  for (const ParameterGroup& group : groups_) {
-    for (const auto& [name, parameter] : group.parameters) {
-      std::vector<std::string> kept;
-      for (const std::string& state : names) {
-        kept.push_back(state + ".");
+  for (const Slot& slot : slots_) {
+    std::vector<std::string> kept = mapped(names, [](const std::string& state) { return state + "."; });
+    if (is_half(slot.parameter.dtype())) {
+      kept.push_back(kMaster);
+    }
+    for (const std::string& state : kept) {
+      const std::string full = state + slot.name;
+      known.insert(full);
+      const auto found = given.find(full);
+      if (found == given.end()) {
+        absent.push_back(full);
+        continue;
       }
-      if (is_half(parameter.dtype())) {
-        kept.push_back(kMaster);
-      }
-      for (const std::string& state : kept) {
-        const std::string full = state + name;
-        known.insert(full);
-        const auto found = given.find(full);
-        if (found == given.end()) {
-          absent.push_back(full);
-          continue;
-        }
-        ++present;
-        if (!(found->second.sizes() == parameter.sizes())) {
-          problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(parameter.sizes()),
-                                         to_string(found->second.sizes())));
-        } else if (!is_floating(found->second.dtype())) {
-          problems.push_back(
-              fmt::format("{}: expected a floating dtype, got {}", full, to_string(found->second.dtype())));
-        }
+      ++present;
+      if (!(found->second.sizes() == slot.parameter.sizes())) {
+        problems.push_back(fmt::format("{}: expected sizes {}, got {}", full, to_string(slot.parameter.sizes()),
+                                       to_string(found->second.sizes())));
+      } else if (!is_floating(found->second.dtype())) {
+        problems.push_back(
+            fmt::format("{}: expected a floating dtype, got {}", full, to_string(found->second.dtype())));
       }
     }
   }
@@ -378,20 +350,16 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
   check(problems.empty(), "optimizer.load_state_dict", "{}", excerpt_list(problems, "; ", /* limit= */ 800));
 
   steps_ = steps;
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    for (size_t i = 0; i < states_[g].size(); ++i) {
-      const auto& [name, parameter] = groups_[g].parameters[i];
-      Tensors& state = states_[g][i];
-      state.assign(names.size(), {});
-      for (size_t s = 0; s < names.size(); ++s) {
-        if (const auto found = given.find(names[s] + "." + name); found != given.end()) {
-          state[s] = wide_copy(found->second, parameter);
-        }
+  for (Slot& slot : slots_) {
+    slot.state.assign(names.size(), {});
+    for (size_t s = 0; s < names.size(); ++s) {
+      if (const auto found = given.find(names[s] + "." + slot.name); found != given.end()) {
+        slot.state[s] = wide_copy(found->second, slot.parameter);
       }
-      masters_[g][i] = {};
-      if (const auto found = given.find(kMaster + name); found != given.end()) {
-        set_master(g, i, found->second);
-      }
+    }
+    slot.master = {};
+    if (const auto found = given.find(kMaster + slot.name); found != given.end()) {
+      slot.set_master(found->second);
     }
   }
 }
@@ -408,19 +376,15 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
       continue;
     }
     const double scale = options.lr_scale ? options.lr_scale(name) : 1;
-    auto known = std::find_if(by_scale.begin(), by_scale.end(), [&](const auto& of) { return of.first == scale; });
-    if (known == by_scale.end()) {
-      by_scale.push_back({scale,
-                          {{.parameters = {}, .weight_decay = weight_decay, .lr_scale = scale},
-                           {.parameters = {}, .weight_decay = 0, .lr_scale = scale}}});
-      known = by_scale.end() - 1;
+    std::vector<ParameterGroup>& groups = entry_of(by_scale, scale);
+    if (groups.empty()) {
+      groups = {{.parameters = {}, .weight_decay = weight_decay, .lr_scale = scale},
+                {.parameters = {}, .weight_decay = 0, .lr_scale = scale}};
     }
-    std::vector<ParameterGroup>& groups = known->second;
     const bool is_gain = x.rank() == 4 && x.numel() == x.size(0);
     const std::string last = name.substr(name.rfind('.') + 1);
     const bool is_token = last == "cls_token" || last == "pos_embed";  // of a ViT
-    const auto of_norm = of_norms.find(name);
-    const bool norm_says_so = of_norm != of_norms.end() && of_norm->second;
+    const bool norm_says_so = of_norms.contains(name) && of_norms.at(name);
     if (options.decay_vectors || norm_says_so || (x.rank() > 1 && !is_gain && !is_token)) {
       groups[0].parameters.emplace_back(name, x);
       continue;
@@ -435,12 +399,8 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
     group->parameters.emplace_back(name, x);
   }
   std::vector<ParameterGroup> all;
-  for (auto& [scale, groups] : by_scale) {
-    for (ParameterGroup& group : groups) {
-      if (!group.parameters.empty()) {
-        all.push_back(std::move(group));
-      }
-    }
+  for (const auto& [scale, groups] : by_scale) {
+    std::ranges::copy_if(groups, std::back_inserter(all), [](const auto& group) { return !group.parameters.empty(); });
   }
   return all;
 }

@@ -44,7 +44,7 @@ std::vector<ParameterGroup> parameter_groups(const Module& module, double weight
 class Optimizer : NotCopied {
  public:
   /// Throws Error when a tensor appears twice or does not require a gradient.
-  Optimizer(std::vector<ParameterGroup> groups, double lr);
+  Optimizer(std::vector<ParameterGroup> groups, double lr, double momentum);
   virtual ~Optimizer() = default;
 
   /// Updates every parameter once. A step that throws, as for want of memory, is not counted.
@@ -73,8 +73,8 @@ class Optimizer : NotCopied {
   /// Throws Error unless it is finite and positive.
   void set_grad_scale(double scale);
   /// The number that one-cycle moves against the learning rate: SGD's momentum, AdamW's beta1.
-  [[nodiscard]] virtual double momentum() const = 0;
-  virtual void set_momentum(double momentum) = 0;
+  [[nodiscard]] double momentum() const { return momentum_; }
+  void set_momentum(double momentum) { momentum_ = momentum; }
   /// The number of updates so far.
   [[nodiscard]] int64_t steps() const { return steps_; }
   [[nodiscard]] const std::vector<ParameterGroup>& groups() const { return groups_; }
@@ -134,17 +134,26 @@ class Optimizer : NotCopied {
     [[nodiscard]] bool is_current(const Tensor& parameter) const;
   };
 
+  /// One parameter, and what is kept for it.
+  struct Slot {
+    std::string name;
+    Tensor parameter;
+    const ParameterGroup* group = nullptr;
+    Tensors state = {};  ///< the running averages
+    Master master = {};
+
+    /// The dense tensor that update() changes: the master weight, the parameter itself, or a copy.
+    Tensor begin_update();
+    /// Makes a copy of `weight` the master weight, and rounds it into the parameter.
+    void set_master(const Tensor& weight);
+  };
+
   /// An update that waits for the others of its batch.
   struct Pending {
-    Tensor parameter;
-    Master* master = nullptr;
+    Slot* slot = nullptr;
     Tensor gradient;  ///< undefined where Update::gradient is the gradient itself, else what goes into that
   };
 
-  /// The dense tensor that update() changes for a parameter: its master weight, the parameter itself, or a copy.
-  Tensor begin_update(const Tensor& parameter, Master& master);
-  /// Makes a copy of `weight` the master weight of parameter i of group g, and rounds it into the parameter.
-  void set_master(size_t g, size_t i, const Tensor& weight);
   /// Converts gradients, updates these parameters, and puts the results into them.
   void update_batch(const std::vector<Update>& updates, const std::vector<Pending>& pending);
 
@@ -154,22 +163,14 @@ class Optimizer : NotCopied {
   std::vector<ParameterGroup> groups_;
   Tensor numbers_;  // of set_numbers()
   Tensor guard_;
-  std::vector<std::vector<Tensors>> states_;  // by group, by parameter
-  std::vector<std::vector<Master>> masters_;  // likewise
+  std::vector<Slot> slots_;  // of all groups, in their order
   double lr_;
+  double momentum_;
   double grad_scale_ = 1;
   int64_t steps_ = 0;
 };
 
 /// The gradients of the parameters that have one.
-inline Tensors gradients_of(const Tensors& parameters) {
-  Tensors gradients;
-  for (const Tensor& x : parameters) {
-    if (x.grad().defined()) {
-      gradients.push_back(x.grad());
-    }
-  }
-  return gradients;
-}
+Tensors gradients_of(const Tensors& parameters);
 
 }  // namespace norma::nn

@@ -60,13 +60,14 @@ std::vector<double> numbers_of(const std::vector<ParameterGroup>& groups, StepOf
   return numbers;
 }
 
-/// The numbers of AdamW's step number `step`, from 1; `options.lr` is not used.
-kernels::AdamWStep adamw_numbers(const AdamWOptions& options, double rate, double weight_decay, int64_t step) {
-  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(step));
-  const double correction2 = 1 - std::pow(options.beta2, static_cast<double>(step));
-  return {.beta1 = options.beta1,
-          .beta2 = options.beta2,
-          .eps = options.eps,
+/// The numbers of AdamW's step number `step`, from 1.
+kernels::AdamWStep adamw_numbers(double beta1, double beta2, double eps, double rate, double weight_decay,
+                                 int64_t step) {
+  const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
+  const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+  return {.beta1 = beta1,
+          .beta2 = beta2,
+          .eps = eps,
           .shrink = 1 - rate * weight_decay,
           .step_size = rate / correction1,
           .scale = 1 / std::sqrt(correction2)};
@@ -84,7 +85,7 @@ Tensor as_rows(const Tensor& x) {
 }  // namespace
 
 Sgd::Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options)
-    : Optimizer(std::move(groups), options.lr), options_(options) {
+    : Optimizer(std::move(groups), options.lr, options.momentum), options_(options) {
   check_not_negative("sgd", "momentum", options.momentum);
   check(std::isfinite(options.dampening), "sgd", "dampening: expected a finite number, got {}", options.dampening);
   check(!options.nesterov || (options.momentum > 0 && options.dampening == 0), "sgd",
@@ -96,10 +97,10 @@ kernels::SgdStep Sgd::step_of(const ParameterGroup& group, bool first) const {
   // The first velocity is the slope itself. Nesterov looks ahead along the velocity: its step is g + momentum · v.
   return {.rate = lr() * group.lr_scale,
           .weight_decay = group.weight_decay,
-          .momentum = first ? 0 : options_.momentum,
+          .momentum = first ? 0 : momentum(),
           .share = first ? 1 : 1 - options_.dampening,
           .own = options_.nesterov ? 1.0 : 0.0,
-          .along = options_.nesterov ? options_.momentum : 1};
+          .along = options_.nesterov ? momentum() : 1};
 }
 
 std::vector<double> Sgd::numbers_of_next_step() const {
@@ -111,12 +112,12 @@ void Sgd::update(const std::vector<Update>& updates) {
   for (const Update& update : updates) {
     Tensor velocity = update.state->front();
     const bool first = !velocity.defined();
-    if (options_.momentum != 0 && first) {
+    if (momentum() != 0 && first) {
       velocity = zeros_like(update.parameter);
     }
     steps.push_back({.parameter = update.parameter,
                      .gradient = update.gradient,
-                     .average = options_.momentum != 0 ? velocity : Tensor(),
+                     .average = momentum() != 0 ? velocity : Tensor(),
                      .step = step_of(*update.group, first),
                      .changing = recorded_numbers<kernels::SgdStep>(*update.group)});
   }
@@ -129,13 +130,13 @@ void Sgd::update(const std::vector<Update>& updates) {
 }
 
 AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
-    : Optimizer(std::move(groups), options.lr), options_(options) {
+    : Optimizer(std::move(groups), options.lr, options.beta1), options_(options) {
   check_betas("adamw", options.beta1, options.beta2);
   check_not_negative("adamw", "eps", options.eps);
 }
 
 kernels::AdamWStep AdamW::step_of(const ParameterGroup& group, int64_t step) const {
-  return adamw_numbers(options_, lr() * group.lr_scale, group.weight_decay, step);
+  return adamw_numbers(momentum(), options_.beta2, options_.eps, lr() * group.lr_scale, group.weight_decay, step);
 }
 
 std::vector<double> AdamW::numbers_of_next_step() const {
@@ -152,7 +153,7 @@ void AdamW::update(const std::vector<Update>& updates) {
 }
 
 Lamb::Lamb(std::vector<ParameterGroup> groups, const LambOptions& options)
-    : Optimizer(std::move(groups), options.lr), options_(options) {
+    : Optimizer(std::move(groups), options.lr, options.beta1), options_(options) {
   check_betas("lamb", options.beta1, options.beta2);
   check_not_negative("lamb", "eps", options.eps);
   check_not_negative("lamb", "max_grad_norm", options.max_grad_norm);
@@ -168,10 +169,10 @@ void Lamb::begin_step() {
 }
 
 kernels::LambStep Lamb::step_of(const ParameterGroup& group, int64_t step) const {
-  return {.beta1 = options_.beta1,
+  return {.beta1 = momentum(),
           .beta2 = options_.beta2,
           .eps = options_.eps,
-          .correction1 = 1 - std::pow(options_.beta1, static_cast<double>(step)),
+          .correction1 = 1 - std::pow(momentum(), static_cast<double>(step)),
           .correction2 = std::sqrt(1 - std::pow(options_.beta2, static_cast<double>(step))),
           .weight_decay = group.weight_decay,
           .rate = lr() * group.lr_scale};
@@ -191,7 +192,7 @@ void Lamb::update(const std::vector<Update>& updates) {
 }
 
 RmsPropTf::RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions& options)
-    : Optimizer(std::move(groups), options.lr), options_(options) {
+    : Optimizer(std::move(groups), options.lr, options.momentum), options_(options) {
   check(options.alpha >= 0 && options.alpha <= 1, "rmsprop_tf", "alpha: expected a value in [0, 1], got {}",
         options.alpha);
   check_not_negative("rmsprop_tf", "eps", options.eps);
@@ -209,8 +210,8 @@ void RmsPropTf::update(const std::vector<Update>& updates) {
     const Tensor slope = group->weight_decay == 0 ? gradient : add(gradient, mul(parameter, group->weight_decay));
     add_(squares, mul(sub(mul(slope, slope), squares), 1 - options_.alpha));
     Tensor step = mul(div(slope, sqrt(add(squares, options_.eps))), lr() * group->lr_scale);
-    if (options_.momentum > 0) {
-      velocity = velocity.defined() ? add(mul(velocity, options_.momentum), step) : step;
+    if (momentum() > 0) {
+      velocity = velocity.defined() ? add(mul(velocity, momentum()), step) : step;
       step = velocity;
     }
     sub_(p, step);
@@ -218,7 +219,7 @@ void RmsPropTf::update(const std::vector<Update>& updates) {
 }
 
 Muon::Muon(std::vector<ParameterGroup> groups, const MuonOptions& options)
-    : Optimizer(std::move(groups), options.lr), options_(options) {
+    : Optimizer(std::move(groups), options.lr, options.momentum), options_(options) {
   check(options.momentum >= 0 && options.momentum <= 1, "muon", "momentum: expected a value in [0, 1], got {}",
         options.momentum);
   check(options.newton_schulz_steps >= 1, "muon", "newton_schulz_steps: expected at least 1, got {}",
@@ -261,21 +262,21 @@ Tensor newton_schulz(const Tensor& x, int64_t steps) {
 void Muon::update_matrix(const Update& update) const {
   Tensor p = update.parameter;
   const double rate = lr() * update.group->lr_scale;
-  Tensor momentum = mul(update.gradient, 1 - options_.momentum);
+  Tensor velocity = mul(update.gradient, 1 - momentum());
   if (update.state->front().defined()) {
-    add_(momentum, mul(update.state->front(), options_.momentum));
+    add_(velocity, mul(update.state->front(), momentum()));
   }
-  const Tensor rows = as_rows(momentum);
+  const Tensor rows = as_rows(velocity);
   const double length = 0.2 * std::sqrt(static_cast<double>(std::max(rows.size(0), rows.size(1))));
   const Tensor step = mul(newton_schulz(rows, options_.newton_schulz_steps), rate * length);
   mul_(p, 1 - rate * update.group->weight_decay);
-  if (rows.storage() == momentum.storage()) {
-    Tensor values = as_rows(p);  // lies as its momentum does
+  if (rows.storage() == velocity.storage()) {
+    Tensor values = as_rows(p);  // lies as its velocity does
     sub_(values, step);
   } else {
     sub_(p, reshape(step, p.sizes()));
   }
-  update.state->front() = momentum;  // only now, so that a step without memory can be taken once more
+  update.state->front() = velocity;  // only now, so that a step without memory can be taken once more
 }
 
 void Muon::update(const std::vector<Update>& updates) {
@@ -285,10 +286,10 @@ void Muon::update(const std::vector<Update>& updates) {
       update_matrix(update);
       continue;
     }
-    const AdamWOptions options{.beta1 = options_.beta1, .beta2 = options_.beta2, .eps = options_.eps};
-    others.push_back(
-        step_update(update, std::span(*update.state).subspan(1),
-                    adamw_numbers(options, lr() * update.group->lr_scale, update.group->weight_decay, steps())));
+    const double rate = lr() * update.group->lr_scale;
+    others.push_back(step_update(
+        update, std::span(*update.state).subspan(1),
+        adamw_numbers(options_.beta1, options_.beta2, options_.eps, rate, update.group->weight_decay, steps())));
   }
   if (!others.empty()) {
     adamw_step(others, guard());

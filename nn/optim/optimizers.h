@@ -26,8 +26,6 @@ struct SgdOptions {
 class Sgd : public Optimizer {
  public:
   explicit Sgd(std::vector<ParameterGroup> groups, const SgdOptions& options = {});
-  [[nodiscard]] double momentum() const override { return options_.momentum; }
-  void set_momentum(double momentum) override { options_.momentum = momentum; }
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum"}; }
@@ -54,8 +52,6 @@ struct AdamWOptions {
 class AdamW : public Optimizer {
  public:
   explicit AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options = {});
-  [[nodiscard]] double momentum() const override { return options_.beta1; }
-  void set_momentum(double momentum) override { options_.beta1 = momentum; }
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
@@ -86,8 +82,6 @@ struct LambOptions {
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
-  [[nodiscard]] double momentum() const override { return options_.beta1; }
-  void set_momentum(double momentum) override { options_.beta1 = momentum; }
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
@@ -118,8 +112,6 @@ struct RmsPropTfOptions {
 class RmsPropTf : public Optimizer {
  public:
   explicit RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions& options = {});
-  [[nodiscard]] double momentum() const override { return options_.momentum; }
-  void set_momentum(double momentum) override { options_.momentum = momentum; }
 
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"square_avg", "momentum"}; }
@@ -151,8 +143,6 @@ struct MuonOptions {
 class Muon : public Optimizer {
  public:
   explicit Muon(std::vector<ParameterGroup> groups, const MuonOptions& options = {});
-  [[nodiscard]] double momentum() const override { return options_.momentum; }
-  void set_momentum(double momentum) override { options_.momentum = momentum; }
   /// True for the sizes of a parameter whose steps are made orthogonal.
   [[nodiscard]] static bool orthogonalizes(const Sizes& sizes);
 

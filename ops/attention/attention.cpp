@@ -59,13 +59,9 @@ void check_arguments(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check_rank(kOp, "k", k, 4);
   check_rank(kOp, "v", v, 4);
   check_floating(kOp, "q", q);
-  check_dtype(kOp, "k", k, q.dtype());
-  check_dtype(kOp, "v", v, q.dtype());
-  check_device(kOp, "k", k, q.device());
-  check_device(kOp, "v", v, q.device());
   check(q.size(3) > 0, kOp, "q: expected at least one feature, got sizes {}", q.sizes());
-  check_sizes(kOp, "k", k, {q.size(0), q.size(1), k.size(2), q.size(3)});
-  check_sizes(kOp, "v", v, {q.size(0), q.size(1), k.size(2), v.size(3)});
+  check_like(kOp, "k", k, {q.size(0), q.size(1), k.size(2), q.size(3)}, q);
+  check_like(kOp, "v", v, {q.size(0), q.size(1), k.size(2), v.size(3)}, q);
   check(!options.scale || std::isfinite(*options.scale), kOp, "scale: expected a finite number, got {}",
         options.scale.value_or(0));
   if (mask.defined()) {
@@ -137,16 +133,8 @@ struct Matrices {
 /// of 16 bits for each product anew.
 DType product_dtype(const Tensor& q) {
   constexpr int64_t kSome = 64;
-  const kernels::MatmulCase product{.dtype = q.dtype(),
-                                    .m = kSome,
-                                    .n = kSome,
-                                    .k = kSome,
-                                    .a_row = kSome,
-                                    .a_column = 1,
-                                    .b_row = kSome,
-                                    .b_column = 1,
-                                    .c_row = kSome,
-                                    .wide = true};
+  kernels::MatmulCase product = kernels::dense_product(q.dtype(), kSome, kSome, kSome);
+  product.wide = true;
   const bool converts = kernels::matmul_kernels.at(kOp, q.device())->choose(product).converts;
   return converts ? compute_dtype(q.dtype()) : q.dtype();
 }
@@ -396,19 +384,20 @@ class AttentionTiles {
   int64_t row_ = 1;    ///< from one row of scores to the next
 };
 
-Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const BackwardContext& context) {
+}  // namespace
+
+Tensors AttentionBackward::operator()(const Tensors& outputs, const BackwardContext& context) const {
+  const Tensor& dy = outputs[0];
   const Tensor q = context.saved(0);
   const Tensor k = context.saved(1);
   const Tensor v = context.saved(2);
   const Tensor mask = context.saved(3);
+  const Tensor stats = context.saved(4);
   if (context.create_graph()) {
-    const auto f = [kept](const Tensors& in) {
-      return Tensors{composed(in[0], in[1], in[2], in[3], kept.causal, kept.scale)};
-    };
+    const auto f = [this](const Tensors& in) { return Tensors{composed(in[0], in[1], in[2], in[3], causal, scale)}; };
     return gradients_of_composed(f, {q, k, v, mask}, {dy}, context);
   }
   Tensors gradients(4);
-  const Tensor stats = context.saved(4);
   const DType wide = compute_dtype(q.dtype());
   const auto like = [&](size_t input, const Tensor& x) {
     return context.needs_grad(input) ? empty_tokens(x.sizes(), {.dtype = wide, .device = x.device()}) : Tensor();
@@ -419,10 +408,10 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
   if (context.needs_grad(3)) {
     gradients[3] = empty(score_sizes(q, k), {.dtype = wide, .device = q.device()});
   }
-  if (kept.by_definition) {
-    const AttentionReferenceResults by_definition = attention_by_definition(
-        {.q = q, .k = k, .v = v, .mask = mask, .causal = kept.causal, .scale = kept.scale, .dy = dy});
-    const Tensors found = {by_definition.dq, by_definition.dk, by_definition.dv, by_definition.dmask};
+  if (by_definition) {
+    const AttentionReferenceResults results =
+        attention_by_definition({.q = q, .k = k, .v = v, .mask = mask, .causal = causal, .scale = scale, .dy = dy});
+    const Tensors found = {results.dq, results.dk, results.dv, results.dmask};
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (gradients[i].defined()) {
         copy_into(found[i], gradients[i]);
@@ -439,7 +428,7 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
                     .bytes = bytes,
                     .flops = 2 * static_cast<double>(score_sizes(q, k).numel()) * products};
     });
-    AttentionTiles(product_dtype(q), q, k, v, mask, stats, kept)
+    AttentionTiles(product_dtype(q), q, k, v, mask, stats, *this)
         .backward(dy, gradients[0], gradients[1], gradients[2], gradients[3]);
   } else {
     for (const Tensor& gradient : gradients) {
@@ -455,12 +444,6 @@ Tensors backward_of(const AttentionBackward& kept, const Tensor& dy, const Backw
     gradient = converted(gradient, q.dtype());
   }
   return gradients;
-}
-
-}  // namespace
-
-Tensors AttentionBackward::operator()(const Tensors& dy, const BackwardContext& context) const {
-  return backward_of(*this, dy[0], context);
 }
 
 AttentionScores attention_scores(const Tensor& q, const Tensor& k, const Tensor& mask, bool causal, double scale) {
@@ -485,8 +468,6 @@ Tensor scaled_dot_product_attention(const Tensor& uncast_q, const Tensor& uncast
                                     const AttentionOptions& options) {
   Op op(kOp);
   const Tensor q = op.input("q", uncast_q);
-  check_defined(op, "k", uncast_k);
-  check_defined(op, "v", uncast_v);
   const Tensor k = op.like(q, uncast_k);
   const Tensor v = op.like(q, uncast_v);
   const Tensor mask = [&] {

@@ -1,16 +1,14 @@
 #include "ops/attention/reference.h"
 
-#include "base/error.h"
 #include "core/factory.h"
 #include "ops/attention/attention.h"
+#include "ops/implementations.h"
 #include "ops/shape/view.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <string_view>
 #include <vector>
 
 namespace norma {
@@ -133,13 +131,8 @@ AttentionReferenceResults attention_by_definition(const AttentionReferenceInputs
 namespace {
 
 std::atomic<bool>& attention_reference_is_on() {
-  static std::atomic<bool> instance = [] {
-    const char* const name = std::getenv("NORMA_ATTENTION");
-    const std::string_view chosen = name == nullptr ? "" : name;
-    check(chosen.empty() || chosen == "reference", "scaled_dot_product_attention",
-          "NORMA_ATTENTION: expected reference, got {}", chosen);
-    return !chosen.empty();
-  }();
+  static std::atomic<bool> instance =
+      kernels::reference_in_environment("scaled_dot_product_attention", "NORMA_ATTENTION");
   return instance;
 }
 

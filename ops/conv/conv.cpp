@@ -18,18 +18,6 @@ namespace {
 using kernels::Conv2dCase;
 using kernels::Conv2dPass;
 
-// The two gradients of conv2d are ops of their own. All three ops are linear in each of their two operands, so the
-// gradients of each are the other two, and conv2d can be differentiated any number of times.
-
-/// The gradient of conv2d(x, weight) for x of `sizes`, from that of its result. The gradient has `format`.
-Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
-                             MemoryFormat format);
-
-/// The gradient of conv2d(x, weight) for a weight of `sizes`, from that of its result. The gradient has `strides`,
-/// which must be dense. x and dy are read in `format`.
-Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& sizes, const Strides& strides,
-                              const Conv2dOptions& options, MemoryFormat format);
-
 int64_t output_size(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation) {
   return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
 }
@@ -46,8 +34,6 @@ void check_options(std::string_view op, const Conv2dOptions& options) {
 
 void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias,
                      const Conv2dOptions& options) {
-  check_defined(op, "x", x);
-  check_defined(op, "weight", weight);
   check_floating(op, "x", x);
   check_rank(op, "x", x, 4);
   check_rank(op, "weight", weight, 4);
@@ -84,32 +70,6 @@ bool lies_channels_last(const Sizes& sizes, const Strides& strides) {
   return is_channels_last_contiguous(sizes, strides) && !is_contiguous(sizes, strides);
 }
 
-Conv2dCase make_case(DType dtype, const Sizes& x, const Sizes& weight, const Strides& weight_strides,
-                     const Conv2dOptions& options, MemoryFormat format) {
-  Conv2dCase conv;
-  conv.dtype = dtype;
-  conv.channels_last = format == MemoryFormat::channels_last;
-  conv.weight_channels_last = lies_channels_last(weight, weight_strides);
-  conv.n = x[0];
-  conv.c = x[1];
-  conv.h = x[2];
-  conv.w = x[3];
-  conv.o = weight[0];
-  conv.kh = weight[2];
-  conv.kw = weight[3];
-  // A stride beyond the padded input leads out of it, as one of its size does: kernels and libraries see small numbers.
-  conv.stride_h = std::min(options.stride.h, std::max<int64_t>(1, conv.h + 2 * options.padding.h));
-  conv.stride_w = std::min(options.stride.w, std::max<int64_t>(1, conv.w + 2 * options.padding.w));
-  conv.padding_h = options.padding.h;
-  conv.padding_w = options.padding.w;
-  conv.dilation_h = options.dilation.h;
-  conv.dilation_w = options.dilation.w;
-  conv.groups = options.groups;
-  conv.oh = output_size(conv.h, conv.kh, conv.stride_h, conv.padding_h, conv.dilation_h);
-  conv.ow = output_size(conv.w, conv.kw, conv.stride_w, conv.padding_w, conv.dilation_w);
-  return conv;
-}
-
 MemoryFormat result_format(const Tensor& x, const Tensor& weight) {
   const bool channels_last = x.suggest_memory_format() == MemoryFormat::channels_last ||
                              weight.suggest_memory_format() == MemoryFormat::channels_last;
@@ -134,9 +94,29 @@ KernelRun<kernels::ConvKernels> run_pass(const Op& op, const Conv2dCase& conv, C
   return op.run(kernels::conv_kernels, device, [&] { return work_of(op, conv, pass, device); });
 }
 
-/// conv2d without checks, with the format of its result given.
-Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
-                 MemoryFormat format);
+/// A convolution of some sizes, and its two gradients, which are ops of their own. All three are linear in each of
+/// their two operands, so the gradients of each are the other two, and each can be differentiated any number of times.
+struct Convolution {
+  Conv2dOptions options;
+  MemoryFormat format;  ///< of x and y, and of their gradients
+  Sizes x_sizes;
+  Sizes weight_sizes;
+  Strides weight_strides;  ///< of the gradient of the weight; dense
+
+  Convolution(const Tensor& x, const Tensor& weight, const Conv2dOptions& given)
+      : options(given),
+        format(result_format(x, weight)),
+        x_sizes(x.sizes()),
+        weight_sizes(weight.sizes()),
+        weight_strides(preserved_strides(weight.sizes(), weight.strides())) {}
+
+  /// The numbers of the kernels, for a weight that lies so.
+  [[nodiscard]] Conv2dCase numbers(DType dtype, const Strides& weight_lies) const;
+  /// conv2d() without checks.
+  Tensor forward(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bias) const;
+  [[nodiscard]] Tensor input_gradient(const Tensor& dy, const Tensor& weight) const;
+  [[nodiscard]] Tensor weight_gradient(const Tensor& dy, const Tensor& x) const;
+};
 
 Tensor bias_gradient(const Tensor& dy, const Conv2dCase& conv, MemoryFormat format, bool create_graph) {
   if (create_graph) {
@@ -165,7 +145,7 @@ Tensor conv2d(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
   const Tensor weight = op.like(x, uncast_weight);
   const Tensor bias = op.like(x, uncast_bias);
   check_arguments(op, x, weight, bias, options);
-  return conv2d_in(op, x, weight, bias, options, result_format(x, weight));
+  return Convolution(x, weight, options).forward(op, x, weight, bias);
 }
 
 namespace {
@@ -173,11 +153,12 @@ namespace {
 /// conv2d_act() of checked operands by one kernel; undefined if there is none.
 Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
                          const ActOptions& then) {
-  const MemoryFormat format = result_format(x, weight);
+  const Convolution convolution(x, weight, options);
+  const MemoryFormat format = convolution.format;
   const Tensor x_read = contiguous_copy(x, format);
   const Tensor weight_read = readable_weight(weight);
   const Tensor bias_read = contiguous_copy(bias);
-  const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
+  const Conv2dCase conv = convolution.numbers(x.dtype(), weight_read.strides());
   const Sizes sizes{conv.n, conv.o, conv.oh, conv.ow};
   if (then.residual.defined()) {
     check_like("conv2d_act", "residual", then.residual, sizes, x);
@@ -201,12 +182,36 @@ Tensor conv2d_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   return y;
 }
 
-Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Conv2dOptions& options,
-                 MemoryFormat format) {
+Conv2dCase Convolution::numbers(DType dtype, const Strides& weight_lies) const {
+  Conv2dCase conv;
+  conv.dtype = dtype;
+  conv.channels_last = format == MemoryFormat::channels_last;
+  conv.weight_channels_last = lies_channels_last(weight_sizes, weight_lies);
+  conv.n = x_sizes[0];
+  conv.c = x_sizes[1];
+  conv.h = x_sizes[2];
+  conv.w = x_sizes[3];
+  conv.o = weight_sizes[0];
+  conv.kh = weight_sizes[2];
+  conv.kw = weight_sizes[3];
+  // A stride beyond the padded input leads out of it, as one of its size does: kernels and libraries see small numbers.
+  conv.stride_h = std::min(options.stride.h, std::max<int64_t>(1, conv.h + 2 * options.padding.h));
+  conv.stride_w = std::min(options.stride.w, std::max<int64_t>(1, conv.w + 2 * options.padding.w));
+  conv.padding_h = options.padding.h;
+  conv.padding_w = options.padding.w;
+  conv.dilation_h = options.dilation.h;
+  conv.dilation_w = options.dilation.w;
+  conv.groups = options.groups;
+  conv.oh = output_size(conv.h, conv.kh, conv.stride_h, conv.padding_h, conv.dilation_h);
+  conv.ow = output_size(conv.w, conv.kw, conv.stride_w, conv.padding_w, conv.dilation_w);
+  return conv;
+}
+
+Tensor Convolution::forward(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bias) const {
   const Tensor x_read = contiguous_copy(x, format);
   const Tensor weight_read = readable_weight(weight);
   const Tensor bias_read = contiguous_copy(bias);
-  const Conv2dCase conv = make_case(x.dtype(), x.sizes(), weight.sizes(), weight_read.strides(), options, format);
+  const Conv2dCase conv = numbers(x.dtype(), weight_read.strides());
   const Tensor y =
       empty({conv.n, conv.o, conv.oh, conv.ow}, {.dtype = x.dtype(), .device = x.device(), .format = format});
   if (y.numel() > 0) {
@@ -218,31 +223,24 @@ Tensor conv2d_in(Op& op, const Tensor& x, const Tensor& weight, const Tensor& bi
   // Each operand is needed for the other's gradient only.
   const Tensor x_saved = weight.requires_grad() ? x : Tensor();
   const Tensor weight_saved = x.requires_grad() ? weight : Tensor();
-  const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
   op.describe({{"stride", Sizes{options.stride.h, options.stride.w}},
                {"padding", Sizes{options.padding.h, options.padding.w}},
                {"dilation", Sizes{options.dilation.h, options.dilation.w}},
                {"groups", options.groups}});
-  return op.record(
-      {x, weight, bias}, y, {x_saved, weight_saved},
-      [conv, options, format, x_sizes = x.sizes(), weight_sizes = weight.sizes(), weight_strides](
-          const Tensor& dy, const BackwardContext& context) -> Tensors {
-        return {
-            context.needs_grad(0) ? conv2d_input_gradient(dy, context.saved(1), x_sizes, options, format) : Tensor(),
-            context.needs_grad(1)
-                ? conv2d_weight_gradient(dy, context.saved(0), weight_sizes, weight_strides, options, format)
-                : Tensor(),
-            context.needs_grad(2) ? bias_gradient(dy, conv, format, context.create_graph()) : Tensor()};
-      });
+  return op.record({x, weight, bias}, y, {x_saved, weight_saved},
+                   [same = *this, conv](const Tensor& dy, const BackwardContext& c) -> Tensors {
+                     return {c.needs_grad(0) ? same.input_gradient(dy, c.saved(1)) : Tensor(),
+                             c.needs_grad(1) ? same.weight_gradient(dy, c.saved(0)) : Tensor(),
+                             c.needs_grad(2) ? bias_gradient(dy, conv, same.format, c.create_graph()) : Tensor()};
+                   });
 }
 
-Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes& sizes, const Conv2dOptions& options,
-                             MemoryFormat format) {
+Tensor Convolution::input_gradient(const Tensor& dy, const Tensor& weight) const {
   const Op op("conv2d_input_gradient");
   const Tensor dy_read = contiguous_copy(dy, format);
   const Tensor weight_read = readable_weight(weight);
-  const Conv2dCase conv = make_case(dy.dtype(), sizes, weight.sizes(), weight_read.strides(), options, format);
-  const Tensor dx = empty(sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
+  const Conv2dCase conv = numbers(dy.dtype(), weight_read.strides());
+  const Tensor dx = empty(x_sizes, {.dtype = dy.dtype(), .device = dy.device(), .format = format});
   if (dx.numel() > 0) {
     run_pass(op, conv, Conv2dPass::input_gradient, dy.device())
         ->choose(conv, Conv2dPass::input_gradient)
@@ -250,36 +248,26 @@ Tensor conv2d_input_gradient(const Tensor& dy, const Tensor& weight, const Sizes
   }
   const Tensor dy_saved = weight.requires_grad() ? dy : Tensor();
   const Tensor weight_saved = dy.requires_grad() ? weight : Tensor();
-  const Strides weight_strides = preserved_strides(weight.sizes(), weight.strides());
   return op.record({dy, weight}, dx, {dy_saved, weight_saved},
-                   [options, format, weight_sizes = weight.sizes(), weight_strides](
-                       const Tensor& gradient, const BackwardContext& context) -> Tensors {
-                     Tensors gradients(2);
-                     if (context.needs_grad(0)) {
-                       Op forward("conv2d");
-                       gradients[0] = conv2d_in(forward, gradient, context.saved(1), {}, options, format);
-                     }
-                     if (context.needs_grad(1)) {
-                       gradients[1] = conv2d_weight_gradient(context.saved(0), gradient, weight_sizes, weight_strides,
-                                                             options, format);
-                     }
-                     return gradients;
+                   [same = *this](const Tensor& gradient, const BackwardContext& c) -> Tensors {
+                     Op again("conv2d");
+                     return {c.needs_grad(0) ? same.forward(again, gradient, c.saved(1), {}) : Tensor(),
+                             c.needs_grad(1) ? same.weight_gradient(c.saved(0), gradient) : Tensor()};
                    });
 }
 
-Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& sizes, const Strides& strides,
-                              const Conv2dOptions& options, MemoryFormat format) {
+Tensor Convolution::weight_gradient(const Tensor& dy, const Tensor& x) const {
   const Op op("conv2d_weight_gradient");
   const Tensor dy_read = contiguous_copy(dy, format);
   const Tensor x_read = contiguous_copy(x, format);
   const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
-  const Tensor dweight = empty_strided(sizes, strides, tensor_options);
+  const Tensor dweight = empty_strided(weight_sizes, weight_strides, tensor_options);
   if (x.numel() == 0) {
     zero_(dweight);
   } else {
-    const bool direct = is_contiguous(sizes, strides) || is_channels_last_contiguous(sizes, strides);
-    const Tensor written = direct ? dweight : empty(sizes, tensor_options);
-    const Conv2dCase conv = make_case(dy.dtype(), x.sizes(), sizes, written.strides(), options, format);
+    const bool direct = dweight.is_contiguous() || dweight.is_contiguous(MemoryFormat::channels_last);
+    const Tensor written = direct ? dweight : empty(weight_sizes, tensor_options);
+    const Conv2dCase conv = numbers(dy.dtype(), written.strides());
     run_pass(op, conv, Conv2dPass::weight_gradient, dy.device())
         ->choose(conv, Conv2dPass::weight_gradient)
         .weight_gradient(conv, x_read.device_pointer(), dy_read.device_pointer(), written.device_pointer());
@@ -289,19 +277,12 @@ Tensor conv2d_weight_gradient(const Tensor& dy, const Tensor& x, const Sizes& si
   }
   const Tensor dy_saved = x.requires_grad() ? dy : Tensor();
   const Tensor x_saved = dy.requires_grad() ? x : Tensor();
-  return op.record(
-      {dy, x}, dweight, {dy_saved, x_saved},
-      [options, format, x_sizes = x.sizes()](const Tensor& gradient, const BackwardContext& context) -> Tensors {
-        Tensors gradients(2);
-        if (context.needs_grad(0)) {
-          Op forward("conv2d");
-          gradients[0] = conv2d_in(forward, context.saved(1), gradient, {}, options, format);
-        }
-        if (context.needs_grad(1)) {
-          gradients[1] = conv2d_input_gradient(context.saved(0), gradient, x_sizes, options, format);
-        }
-        return gradients;
-      });
+  return op.record({dy, x}, dweight, {dy_saved, x_saved},
+                   [same = *this](const Tensor& gradient, const BackwardContext& c) -> Tensors {
+                     Op again("conv2d");
+                     return {c.needs_grad(0) ? same.forward(again, c.saved(1), gradient, {}) : Tensor(),
+                             c.needs_grad(1) ? same.input_gradient(c.saved(0), gradient) : Tensor()};
+                   });
 }
 
 }  // namespace

@@ -70,67 +70,6 @@ void for_each_row(const Conv2dCase& conv, int64_t oh0, int64_t oh1, int64_t chan
   }
 }
 
-/// NCHW: col is K x P, pixels innermost. x points at the first channel of the group.
-template <class T>
-void image_to_columns_nchw(const Conv2dCase& conv, const Blocks& blocks, int64_t oh0, int64_t oh1, const T* x, T* col) {
-  const int64_t pixels = (oh1 - oh0) * conv.ow;
-  for_each_row(conv, oh0, oh1, blocks.group_c,
-               [&](int64_t c, int64_t kh, int64_t kw, int64_t row, Range columns, int64_t source) {
-                 T* out = col + ((c * conv.kh + kh) * conv.kw + kw) * pixels + row * conv.ow;
-                 const int64_t base = c * conv.h * conv.w + source;
-                 std::fill(out, out + columns.first, T(0));
-                 for (int64_t ow = columns.first; ow < columns.last; ++ow) {
-                   out[ow] = x[base + ow * conv.stride_w];
-                 }
-                 std::fill(out + columns.last, out + conv.ow, T(0));
-               });
-}
-
-template <class T>
-void columns_to_image_nchw(const Conv2dCase& conv, const Blocks& blocks, int64_t oh0, int64_t oh1, const T* col, T* x) {
-  const int64_t pixels = (oh1 - oh0) * conv.ow;
-  for_each_row(conv, oh0, oh1, blocks.group_c,
-               [&](int64_t c, int64_t kh, int64_t kw, int64_t row, Range columns, int64_t source) {
-                 const T* in = col + ((c * conv.kh + kh) * conv.kw + kw) * pixels + row * conv.ow;
-                 const int64_t base = c * conv.h * conv.w + source;
-                 for (int64_t ow = columns.first; ow < columns.last; ++ow) {
-                   x[base + ow * conv.stride_w] += in[ow];
-                 }
-               });
-}
-
-/// NHWC: col is P x K, K innermost.
-template <class T>
-void image_to_columns_nhwc(const Conv2dCase& conv, const Blocks& blocks, int64_t oh0, int64_t oh1, const T* x, T* col) {
-  const int64_t channels = blocks.group_c;
-  for_each_row(conv, oh0, oh1, /* channels= */ 1,
-               [&](int64_t, int64_t kh, int64_t kw, int64_t row, Range columns, int64_t source) {
-                 for (int64_t ow = 0; ow < conv.ow; ++ow) {
-                   T* out = col + (row * conv.ow + ow) * blocks.k + (kh * conv.kw + kw) * channels;
-                   if (ow < columns.first || ow >= columns.last) {
-                     std::fill(out, out + channels, T(0));
-                   } else {
-                     std::copy_n(x + (source + ow * conv.stride_w) * conv.c, channels, out);
-                   }
-                 }
-               });
-}
-
-template <class T>
-void columns_to_image_nhwc(const Conv2dCase& conv, const Blocks& blocks, int64_t oh0, int64_t oh1, const T* col, T* x) {
-  const int64_t channels = blocks.group_c;
-  for_each_row(conv, oh0, oh1, /* channels= */ 1,
-               [&](int64_t, int64_t kh, int64_t kw, int64_t row, Range columns, int64_t source) {
-                 for (int64_t ow = columns.first; ow < columns.last; ++ow) {
-                   const T* in = col + (row * conv.ow + ow) * blocks.k + (kh * conv.kw + kw) * channels;
-                   T* out = x + (source + ow * conv.stride_w) * conv.c;
-                   for (int64_t c = 0; c < channels; ++c) {
-                     out[c] += in[c];
-                   }
-                 }
-               });
-}
-
 /// Copies weights between (o, c, kh, kw) and (o, kh, kw, c) order.
 template <class T>
 void reorder_weight(const Conv2dCase& conv, const T* in, bool to_channels_last, T* out) {
@@ -179,19 +118,47 @@ struct Passes {
     return Map<const T, Eigen::RowMajor>(weight + g * blocks.group_o * blocks.k, blocks.group_o, blocks.k,
                                          Eigen::OuterStride<>(blocks.k));
   }
+  /// Fills col with what the output rows [oh0, oh1) read of an image and group of x.
   void gather(const T* x, int64_t oh0, int64_t oh1, T* col) const {
-    if constexpr (kChannelsLast) {
-      image_to_columns_nhwc(conv, blocks, oh0, oh1, x, col);
-    } else {
-      image_to_columns_nchw(conv, blocks, oh0, oh1, x, col);
-    }
+    for_each_row(conv, oh0, oh1, kChannelsLast ? 1 : blocks.group_c,
+                 [&](int64_t c, int64_t kh, int64_t kw, int64_t row, Range inside, int64_t source) {
+                   if constexpr (kChannelsLast) {
+                     for (int64_t ow = 0; ow < conv.ow; ++ow) {
+                       T* out = col + (row * conv.ow + ow) * blocks.k + (kh * conv.kw + kw) * blocks.group_c;
+                       if (ow < inside.first || ow >= inside.last) {
+                         std::fill(out, out + blocks.group_c, T(0));
+                       } else {
+                         std::copy_n(x + (source + ow * conv.stride_w) * conv.c, blocks.group_c, out);
+                       }
+                     }
+                   } else {
+                     T* out = col + (((c * conv.kh + kh) * conv.kw + kw) * (oh1 - oh0) + row) * conv.ow;
+                     const int64_t base = c * conv.h * conv.w + source;
+                     std::fill(out, out + inside.first, T(0));
+                     for (int64_t ow = inside.first; ow < inside.last; ++ow) {
+                       out[ow] = x[base + ow * conv.stride_w];
+                     }
+                     std::fill(out + inside.last, out + conv.ow, T(0));
+                   }
+                 });
   }
+  /// The reverse of gather(), which adds to x.
   void scatter(const T* col, int64_t oh0, int64_t oh1, T* x) const {
-    if constexpr (kChannelsLast) {
-      columns_to_image_nhwc(conv, blocks, oh0, oh1, col, x);
-    } else {
-      columns_to_image_nchw(conv, blocks, oh0, oh1, col, x);
-    }
+    for_each_row(conv, oh0, oh1, kChannelsLast ? 1 : blocks.group_c,
+                 [&](int64_t c, int64_t kh, int64_t kw, int64_t row, Range inside, int64_t source) {
+                   for (int64_t ow = inside.first; ow < inside.last; ++ow) {
+                     if constexpr (kChannelsLast) {
+                       const T* in = col + (row * conv.ow + ow) * blocks.k + (kh * conv.kw + kw) * blocks.group_c;
+                       T* out = x + (source + ow * conv.stride_w) * conv.c;
+                       for (int64_t i = 0; i < blocks.group_c; ++i) {
+                         out[i] += in[i];
+                       }
+                     } else {
+                       const T* in = col + (((c * conv.kh + kh) * conv.kw + kw) * (oh1 - oh0) + row) * conv.ow;
+                       x[c * conv.h * conv.w + source + ow * conv.stride_w] += in[ow];
+                     }
+                   }
+                 });
   }
 
   void forward(const T* x, const T* weight, const T* bias, T* y) const {
@@ -215,7 +182,7 @@ struct Passes {
   }
 
   void input_gradient(const T* dy, const T* weight, T* dx) const {
-    parallel_for(0, conv.n * conv.c * conv.h * conv.w, kPointwiseGrain,
+    parallel_for(0, conv.x_numel(), kPointwiseGrain,
                  [&](int64_t first, int64_t last) { std::fill(dx + first, dx + last, T(0)); });
     // Blocks of one image overlap in dx, so one thread takes all of them.
     parallel_for(0, conv.n * conv.groups, /* grain= */ 1, [&](int64_t first, int64_t last) {
@@ -276,10 +243,6 @@ void with_passes(const Conv2dCase& conv, F&& f) {
                     [&]<class T>(T) { conv.channels_last ? f(Passes<T, true>{conv}) : f(Passes<T, false>{conv}); });
 }
 
-int64_t weight_count(const Conv2dCase& conv) {
-  return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw;
-}
-
 /// Calls f(weight) with the weights in the order of the activations.
 template <class T, class F>
 void with_ordered_weight(const Conv2dCase& conv, const void* weight, F&& f) {
@@ -287,7 +250,7 @@ void with_ordered_weight(const Conv2dCase& conv, const void* weight, F&& f) {
     f(static_cast<const T*>(weight));
     return;
   }
-  const Buffer<T> ordered(weight_count(conv));
+  const Buffer<T> ordered(conv.weight_numel());
   reorder_weight(conv, static_cast<const T*>(weight), conv.channels_last, ordered.data());
   f(ordered.data());
 }
@@ -321,7 +284,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
       passes.weight_gradient(xs, dys, static_cast<T*>(dweight));
       return;
     }
-    const Buffer<T> ordered(weight_count(conv));
+    const Buffer<T> ordered(conv.weight_numel());
     passes.weight_gradient(xs, dys, ordered.data());
     reorder_weight(conv, ordered.data(), conv.weight_channels_last, static_cast<T*>(dweight));
   });

@@ -65,7 +65,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
     const auto* const xs = static_cast<const T*>(x);
     const auto* const weights = static_cast<const T*>(weight);
     const auto* const biases = static_cast<const T*>(bias);
-    std::vector<double> sums(static_cast<size_t>(conv.n * conv.o * conv.oh * conv.ow));
+    std::vector<double> sums(static_cast<size_t>(conv.y_numel()));
     for (size_t i = 0; bias != nullptr && i < sums.size(); ++i) {
       const auto element = static_cast<int64_t>(i);
       sums[i] = biases[conv.channels_last ? element % conv.o : element / (conv.oh * conv.ow) % conv.o];
@@ -81,7 +81,7 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
   dispatch(conv, [&]<class T>(T) {
     const auto* const dys = static_cast<const T*>(dy);
     const auto* const weights = static_cast<const T*>(weight);
-    std::vector<double> sums(static_cast<size_t>(conv.n * conv.c * conv.h * conv.w));
+    std::vector<double> sums(static_cast<size_t>(conv.x_numel()));
     for_each_product(conv, [&](int64_t i, int64_t k, int64_t j) {
       sums[static_cast<size_t>(i)] += static_cast<double>(dys[j]) * weights[k];
     });
@@ -93,7 +93,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
   dispatch(conv, [&]<class T>(T) {
     const auto* const xs = static_cast<const T*>(x);
     const auto* const dys = static_cast<const T*>(dy);
-    std::vector<double> sums(static_cast<size_t>(conv.o * (conv.c / conv.groups) * conv.kh * conv.kw));
+    std::vector<double> sums(static_cast<size_t>(conv.weight_numel()));
     for_each_product(conv, [&](int64_t i, int64_t k, int64_t j) {
       sums[static_cast<size_t>(k)] += static_cast<double>(dys[j]) * xs[i];
     });

@@ -16,20 +16,6 @@ Conv2dCase wide_case(const Conv2dCase& conv) {
   return wide;
 }
 
-const Conv2dImplementation& implementation_of(const Conv2dCase& wide, Conv2dPass pass) {
-  return conv_cpu.choose(wide, pass);
-}
-
-int64_t input_count(const Conv2dCase& conv) {
-  return conv.n * conv.c * conv.h * conv.w;
-}
-int64_t output_count(const Conv2dCase& conv) {
-  return conv.n * conv.o * conv.oh * conv.ow;
-}
-int64_t weight_count(const Conv2dCase& conv) {
-  return conv.o * (conv.c / conv.groups) * conv.kh * conv.kw;
-}
-
 /// The float32 values of `count` 16-bit elements; nullptr for nullptr.
 class Widened {
  public:
@@ -52,34 +38,34 @@ bool supports(const Conv2dCase& conv, Conv2dPass) {
 void forward(const Conv2dCase& conv, const void* x, const void* weight, const void* bias, void* y,
              Storage* /* keep */) {
   const Conv2dCase wide = wide_case(conv);
-  const Widened wide_x(conv.dtype, x, input_count(conv));
-  const Widened wide_weight(conv.dtype, weight, weight_count(conv));
+  const Widened wide_x(conv.dtype, x, conv.x_numel());
+  const Widened wide_weight(conv.dtype, weight, conv.weight_numel());
   const Widened wide_bias(conv.dtype, bias, conv.o);
-  const int64_t count = output_count(conv);
+  const int64_t count = conv.y_numel();
   const Buffer<float> wide_y(count);
-  implementation_of(wide, Conv2dPass::forward)
+  conv_cpu.choose(wide, Conv2dPass::forward)
       .forward(wide, wide_x.data(), wide_weight.data(), wide_bias.data(), wide_y.data(), /* keep= */ nullptr);
   round_to(conv.dtype, wide_y.data(), 1, count, count, y);
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
   const Conv2dCase wide = wide_case(conv);
-  const Widened wide_dy(conv.dtype, dy, output_count(conv));
-  const Widened wide_weight(conv.dtype, weight, weight_count(conv));
-  const int64_t count = input_count(conv);
+  const Widened wide_dy(conv.dtype, dy, conv.y_numel());
+  const Widened wide_weight(conv.dtype, weight, conv.weight_numel());
+  const int64_t count = conv.x_numel();
   const Buffer<float> wide_dx(count);
-  implementation_of(wide, Conv2dPass::input_gradient)
+  conv_cpu.choose(wide, Conv2dPass::input_gradient)
       .input_gradient(wide, wide_dy.data(), wide_weight.data(), wide_dx.data());
   round_to(conv.dtype, wide_dx.data(), 1, count, count, dx);
 }
 
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
   const Conv2dCase wide = wide_case(conv);
-  const Widened wide_x(conv.dtype, x, input_count(conv));
-  const Widened wide_dy(conv.dtype, dy, output_count(conv));
-  const int64_t count = weight_count(conv);
+  const Widened wide_x(conv.dtype, x, conv.x_numel());
+  const Widened wide_dy(conv.dtype, dy, conv.y_numel());
+  const int64_t count = conv.weight_numel();
   const Buffer<float> wide_dweight(count);
-  implementation_of(wide, Conv2dPass::weight_gradient)
+  conv_cpu.choose(wide, Conv2dPass::weight_gradient)
       .weight_gradient(wide, wide_x.data(), wide_dy.data(), wide_dweight.data());
   round_to(conv.dtype, wide_dweight.data(), 1, count, count, dweight);
 }

@@ -54,18 +54,11 @@ void for_rows(const Weights& weights, int64_t step, F&& f) {
 /// c = a b for `batch` matrices that follow each other: a (m, k) or its transpose, b (k, n).
 void multiply(int64_t batch, int64_t m, int64_t n, int64_t k, bool a_transposed, const float* a, const float* b,
               float* c) {
-  const MatmulCase product{.batch = batch,
-                           .m = m,
-                           .n = n,
-                           .k = k,
-                           .a_batch = m * k,
-                           .a_row = a_transposed ? 1 : k,
-                           .a_column = a_transposed ? m : 1,
-                           .b_batch = k * n,
-                           .b_row = n,
-                           .b_column = 1,
-                           .c_batch = m * n,
-                           .c_row = n};
+  MatmulCase product = dense_product(DType::float32, m, n, k, a_transposed);
+  product.batch = batch;
+  product.a_batch = m * k;
+  product.b_batch = k * n;
+  product.c_batch = m * n;
   matmul_cpu.choose(product).multiply(product, a, b, /* bias= */ nullptr, c, /* keep= */ nullptr);
 }
 

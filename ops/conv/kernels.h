@@ -25,6 +25,10 @@ struct Conv2dCase {
   int64_t dilation_h = 1, dilation_w = 1;
   int64_t groups = 1;
 
+  [[nodiscard]] int64_t x_numel() const { return n * c * h * w; }
+  [[nodiscard]] int64_t weight_numel() const { return o * (c / groups) * kh * kw; }
+  [[nodiscard]] int64_t y_numel() const { return n * o * oh * ow; }
+
   friend auto operator<=>(const Conv2dCase&, const Conv2dCase&) = default;
 };
 
@@ -41,13 +45,12 @@ struct Conv2dCall {
 /// The multiplications and additions of one pass; all three passes have the same number.
 inline double flops(const Conv2dCase& conv) {
   const int64_t terms = conv.c / conv.groups * conv.kh * conv.kw;  // of one output
-  return 2 * static_cast<double>(conv.n * conv.o * conv.oh * conv.ow) * static_cast<double>(terms);
+  return 2 * static_cast<double>(conv.y_numel()) * static_cast<double>(terms);
 }
 
 /// Bytes of x, weight and y.
 inline double fewest_bytes(const Conv2dCase& conv) {
-  const int64_t elements = conv.n * conv.c * conv.h * conv.w + conv.o * (conv.c / conv.groups) * conv.kh * conv.kw +
-                           conv.n * conv.o * conv.oh * conv.ow;
+  const int64_t elements = conv.x_numel() + conv.weight_numel() + conv.y_numel();
   return static_cast<double>(elements) * static_cast<double>(size_of(conv.dtype));
 }
 

@@ -116,15 +116,27 @@ kernels::CrossEntropyShape shape_of(const CrossEntropy& loss, const Tensor& logi
           .ignore_index = loss.ignore_index};
 }
 
+/// One row for each class number: 1 in its class, 0 elsewhere.
+Tensor one_hot(const Tensor& classes, const Tensor& logits) {
+  const Tensor numbers = unsqueeze(classes, 1);
+  return to(equal(numbers, unsqueeze(arange(logits.size(1), DType::int64, logits.device()), 0)), logits.dtype());
+}
+
+void check_weight(const Op& op, std::string_view name, const Tensor& weight, const Tensor& logits) {
+  if (weight.defined()) {
+    check_floating(op, name, weight);
+    check_device(op, name, weight, logits.device());
+    check(!weight.requires_grad(), op, "{}: expected constants, got a tensor that requires a gradient", name);
+  }
+}
+
 /// The weight in the form that the kernels take.
-Tensor checked_class_weights(const Tensor& weight, const Tensor& logits) {
+Tensor checked_class_weights(const Op& op, const Tensor& weight, const Tensor& logits) {
   if (!weight.defined()) {
     return {};
   }
-  check_sizes("cross_entropy", "weight", weight, {logits.size(1)});
-  check_floating("cross_entropy", "weight", weight);
-  check_device("cross_entropy", "weight", weight, logits.device());
-  check(!weight.requires_grad(), "cross_entropy", "weight: expected constants, got a tensor that requires a gradient");
+  check_sizes(op, "weight", weight, {logits.size(1)});
+  check_weight(op, "weight", weight, logits);
   return copy_of(weight, MemoryFormat::contiguous, DType::float64);
 }
 
@@ -141,7 +153,7 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
   }
   Tensor q = target;
   if (target.rank() == 1) {
-    q = to(equal(unsqueeze(target, 1), unsqueeze(arange(classes, DType::int64, target.device()), 0)), logits.dtype());
+    q = one_hot(target, logits);
     const Tensor number =
         from_vector<int64_t>({loss.ignore_index}, {1, 1}, {.dtype = DType::int64, .device = target.device()});
     const Tensor ignored = equal(unsqueeze(target, 1), number);
@@ -166,20 +178,6 @@ Tensors composed_cross_entropy_backward(const CrossEntropy& loss, const Tensor& 
     gradients[1] = mul(log_softmax(logits, 1), of_target);
   }
   return gradients;
-}
-
-/// One row for each class number: 1 in its class, 0 elsewhere.
-Tensor one_hot(const Tensor& classes, const Tensor& logits) {
-  const Tensor numbers = unsqueeze(classes, 1);
-  return to(equal(numbers, unsqueeze(arange(logits.size(1), DType::int64, logits.device()), 0)), logits.dtype());
-}
-
-void check_weight(const Op& op, std::string_view name, const Tensor& weight, const Tensor& logits) {
-  if (weight.defined()) {
-    check_floating(op, name, weight);
-    check_device(op, name, weight, logits.device());
-    check(!weight.requires_grad(), op, "{}: expected constants, got a tensor that requires a gradient", name);
-  }
 }
 
 Tensor wide_losses(const Tensor& logits, const Tensor& probabilities, const Tensor& pos_weight) {
@@ -208,7 +206,6 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   const Op op(named<"cross_entropy", CastRule::float32>);
   const Tensor logits = op.input("logits", uncast_logits);
   const Tensor target = op.like(logits, uncast_target);
-  check_defined(op, "target", target);
   check_floating(op, "logits", logits);
   check_rank(op, "logits", logits, 2);
   check(logits.numel() > 0, op, "logits: expected at least one row and one class, got sizes {}", logits.sizes());
@@ -226,7 +223,7 @@ Tensor cross_entropy(const Tensor& uncast_logits, const Tensor& uncast_target, c
   }
   CrossEntropy fixed{.smoothing = smoothing,
                      .ignore_index = options.ignore_index,
-                     .class_weights = checked_class_weights(options.weight, logits),
+                     .class_weights = checked_class_weights(op, options.weight, logits),
                      .per_row = options.reduction == Reduction::none};
   const Tensor kept_target = class_numbers ? contiguous_copy(target) : target;
   if (class_numbers) {
@@ -280,7 +277,6 @@ Tensor binary_cross_entropy_with_logits(const Tensor& uncast_logits, const Tenso
   const Op op("binary_cross_entropy_with_logits", "cross_entropy");
   const Tensor logits = op.input("logits", uncast_logits);
   const Tensor target = op.like(logits, uncast_target);
-  check_defined(op, "target", target);
   check_floating(op, "logits", logits);
   check(logits.numel() > 0, op, "logits: expected at least one, got sizes {}", logits.sizes());
   check_device(op, "target", target, logits.device());

@@ -45,13 +45,8 @@ std::pair<int64_t, int64_t> around(const Sizes& sizes, const Strides& strides, i
 
 /// x with another dtype and strides. Its gradient has x's dtype and strides, or the nearest dense strides.
 Tensor laid_out(const Tensor& x, DType dtype, const Strides& strides) {
-  Tensor y;
-  if (x.dtype() == dtype && x.strides() == strides) {
-    y = x.detach();  // another handle, for a place of its own on the tape
-  } else {
-    y = empty_strided(x.sizes(), strides, {.dtype = dtype, .device = x.device()});
-    copy_into(x, y);
-  }
+  const bool lies_so = x.dtype() == dtype && x.strides() == strides;
+  const Tensor y = lies_so ? x.detach() : copy_of(x, strides, dtype);  // a handle with a place of its own on the tape
   return Op("laid_out")
       .record({x}, y, {},
               [from_dtype = x.dtype(), from_strides = preserved_strides(x.sizes(), x.strides())](
@@ -92,21 +87,11 @@ Tensor MapLayout::empty(DType dtype, Device device) const {
 }
 
 Tensor MapLayout::in_order(const Tensor& x, DType dtype) const {
-  if (x.dtype() == dtype && same_places(sizes_, x.strides(), order_)) {
-    return x;
-  }
-  Tensor result = empty(dtype, x.device());
-  copy_into(x, result);
-  return result;
+  return x.dtype() == dtype && same_places(sizes_, x.strides(), order_) ? x : copy_of(x, order_, dtype);
 }
 
 Tensor MapLayout::copy_back(const Tensor& in_order) const {
-  if (order_ == wanted_) {
-    return in_order;
-  }
-  Tensor result = empty_strided(sizes_, wanted_, {.dtype = in_order.dtype(), .device = in_order.device()});
-  copy_into(in_order, result);
-  return result;
+  return order_ == wanted_ ? in_order : copy_of(in_order, wanted_, in_order.dtype());
 }
 
 namespace {
@@ -306,15 +291,15 @@ Tensor in_dtype(const Tensor& x, DType dtype) {
   return x.defined() ? to(x, dtype) : x;
 }
 
-Tensor along_channels(const Tensor& parameter, const Tensor& x) {
+Tensor along_channels(const Tensor& parameter, const Tensor& x, int64_t axis) {
   Sizes sizes = Sizes::filled(x.rank(), 1);
-  sizes[1] = x.size(1);
+  sizes[axis] = x.size(axis);
   return reshape(to(parameter, x.dtype()), sizes);
 }
 
-Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  const Tensor scaled = weight.defined() ? mul(x, along_channels(weight, x)) : x;
-  return bias.defined() ? add(scaled, along_channels(bias, x)) : scaled;
+Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t axis) {
+  const Tensor scaled = weight.defined() ? mul(x, along_channels(weight, x, axis)) : x;
+  return bias.defined() ? add(scaled, along_channels(bias, x, axis)) : scaled;
 }
 
 Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
@@ -324,8 +309,7 @@ Tensor deviation(std::string_view op, const Tensor& x, const NormSpec& spec) {
   if (x.numel() > 0) {
     const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
     const Tensor stats = compute_stats(op, layout, x, spec);
-    const int64_t sets = stats.size(1);
-    const Tensor rstd = layout.per_set(alias(stats, {sets}, {1}, kernels::kRstdRow * sets), sizes);
+    const Tensor rstd = layout.per_set(stats_row(stats, kernels::kRstdRow), sizes);
     result = div(full({}, 1, options), rstd);
   }
   Op recorded("deviation");

@@ -84,11 +84,11 @@ Tensor back_to(const Tensor& x, const Tensor& y);
 /// x in another dtype, on the tape; an undefined tensor stays undefined.
 Tensor in_dtype(const Tensor& x, DType dtype);
 
-/// A parameter of (C) in x's dtype, with sizes that broadcast along axis 1 of x.
-Tensor along_channels(const Tensor& parameter, const Tensor& x);
+/// A parameter of (C) in x's dtype, with sizes that broadcast along the axis of x's channels.
+Tensor along_channels(const Tensor& parameter, const Tensor& x, int64_t axis = 1);
 
 /// x * weight + bias along the channels; either may be undefined.
-Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias);
+Tensor scale_and_shift(const Tensor& x, const Tensor& weight, const Tensor& bias, int64_t axis = 1);
 
 /// sqrt(var + eps) of each set, with the biased variance, or the mean square for Centring::none; reduced axes have size
 /// 1. Its gradient at 0 is 0. Differentiable any number of times. `spec` has no groups.

@@ -1,6 +1,5 @@
 #include "ops/map_norm/norms.h"
 
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
 #include "ops/map_norm/map_norm.h"
@@ -46,9 +45,8 @@ Tensor filter_response_norm(const Tensor& input, const Tensor& weight, const Ten
   const Op op(named<"filter_response_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
-  check_optional_per_channel(op, "tau", tau, x);
+  check_affine(op, weight, bias, x);
+  check_optional(op, "tau", tau, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   const NormSpec spec = filter_response_spec(x, options.eps);
   if (!tau.defined()) {
@@ -95,8 +93,7 @@ Tensor global_response_norm(const Tensor& input, const Tensor& weight, const Ten
   const Op op(named<"global_response_norm">);
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
+  check_affine(op, weight, bias, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   const NormSpec spec = root_mean_square_spec(x);
   return map_norm({.op = op,
@@ -193,8 +190,7 @@ namespace {
 void check_evo_parameters(std::string_view op, const Tensor& x, const Tensor& v, const Tensor& weight,
                           const Tensor& bias) {
   check_per_channel(op, "v", v, x);
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
+  check_affine(op, weight, bias, x);
 }
 
 // --- B0 -------------------------------------------------------------------------------------------------------------
@@ -253,7 +249,7 @@ Tensor evo_norm_b0(const Tensor& input, const Tensor& running_var, const Tensor&
   const Tensor x = op.input("input", input);
   check_input(op, x, 3, 5);
   check_evo_parameters(op, x, v, weight, bias);
-  check_optional_per_channel(op, "running_var", running_var, x);
+  check_optional(op, "running_var", running_var, x);
   check(options.eps >= 0, op, "eps: expected a value >= 0, got {}", options.eps);
   check(options.momentum >= 0 && options.momentum <= 1, op, "momentum: expected a value in [0, 1], got {}",
         options.momentum);
@@ -318,22 +314,13 @@ struct BoundedNorm {
 
 Tensor composed_bounded(const BoundedNorm& norm, const Tensors& inputs, int64_t axis) {
   const Tensor& x = inputs[0];
-  Sizes along = Sizes::filled(x.rank(), 1);
-  const auto parameter = [&](size_t i) { return reshape(to(inputs[i], compute_dtype(x.dtype())), along); };
+  const Tensor wide = in_compute_dtype(x);
   const size_t scalars = norm.scalars.size();
-  Tensor z = mul(in_compute_dtype(x), parameter(1));
+  Tensor z = mul(wide, to(inputs[1], wide.dtype()));
   if (scalars > 1) {
-    z = add(z, parameter(2));
+    z = add(z, to(inputs[2], wide.dtype()));
   }
-  Tensor y = norm.bounded(z);
-  along[axis] = x.size(axis);
-  if (inputs[scalars + 1].defined()) {
-    y = mul(y, parameter(scalars + 1));
-  }
-  if (inputs[scalars + 2].defined()) {
-    y = add(y, parameter(scalars + 2));
-  }
-  return back_to(x, y);
+  return back_to(x, scale_and_shift(norm.bounded(z), inputs[scalars + 1], inputs[scalars + 2], axis));
 }
 
 Tensor apply_bounded(const BoundedNorm& norm, const Tensor& input, const Tensor& weight, const Tensor& bias,
@@ -395,16 +382,13 @@ Tensor seed_norm(const Tensor& input, const Tensor& weight, const Tensor& alpha,
   const std::pair<std::string_view, const Tensor&> parameters[] = {
       {"weight", weight}, {"alpha", alpha}, {"beta", beta}};
   for (const auto& [name, parameter] : parameters) {
-    check_defined(op, name, parameter);
     check_sizes(op, name, parameter, {x.size(axis)});
     check_parameter(op, name, parameter, x);
   }
   const Tensor wide = in_compute_dtype(x);
   const auto of_channels = [&](const Tensor& parameter) { return to(parameter, wide.dtype()); };
-  Sizes along = Sizes::filled(x.rank(), 1);
-  along[axis] = x.size(axis);
   const NormSpec rms{.reduce = {axis}, .affine = {axis}, .eps = options.eps, .centring = Centring::none};
-  const Tensor t = tanh(sum(mul(wide, reshape(of_channels(beta), along)), {axis}, {.keepdim = true}));
+  const Tensor t = tanh(sum(mul(wide, along_channels(beta, wide, axis)), {axis}, {.keepdim = true}));
   // Both terms are norms with a weight, which compute x / rms(x) again in backward and keep x alone. x / rms(x) as a
   // tensor, and the scale of each element as another, would be kept beside it.
   const Tensor dynamic = mul(normalize(wide, rms, of_channels(alpha), {}, nullptr, op), t);

@@ -28,6 +28,20 @@ struct MatmulCase {
   friend auto operator<=>(const MatmulCase&, const MatmulCase&) = default;
 };
 
+/// One product of matrices without gaps. `turned`: memory holds the transposed matrix.
+inline MatmulCase dense_product(DType dtype, int64_t m, int64_t n, int64_t k, bool a_turned = false,
+                                bool b_turned = false) {
+  return {.dtype = dtype,
+          .m = m,
+          .n = n,
+          .k = k,
+          .a_row = a_turned ? 1 : k,
+          .a_column = a_turned ? m : 1,
+          .b_row = b_turned ? 1 : n,
+          .b_column = b_turned ? k : 1,
+          .c_row = n};
+}
+
 /// The multiplications and additions of all products.
 inline double flops(const MatmulCase& product) {
   return 2 * static_cast<double>(product.batch * product.m) * static_cast<double>(product.n * product.k);

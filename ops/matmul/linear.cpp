@@ -16,8 +16,6 @@ namespace norma {
 namespace {
 
 void check_arguments(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_defined(op, "x", x);
-  check_defined(op, "weight", weight);
   check_floating(op, "x", x);
   check(x.rank() >= 1, op, "x: expected rank 1 or more, got rank 0");
   check_rank(op, "weight", weight, 2);
@@ -37,49 +35,37 @@ Sizes with_last(const Sizes& sizes, int64_t last) {
   return result;
 }
 
-/// All axes but the last, from the outermost in memory to the innermost.
+/// The axes from the innermost in memory to the outermost; the last one counts as innermost.
 Axes memory_order(const Tensor& x) {
   Axes order;
-  for (int64_t axis = 0; axis + 1 < x.rank(); ++axis) {
+  for (int64_t axis = x.rank() - 1; axis >= 0; --axis) {
     order.push_back(axis);
   }
-  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return x.stride(a) > x.stride(b); });
+  std::stable_sort(order.begin() + 1, order.end(), [&](int64_t a, int64_t b) { return x.stride(a) < x.stride(b); });
   return order;
 }
 
-/// Strides without gaps in this order of axes; the last axis is innermost.
-Strides dense_strides(const Sizes& sizes, const Axes& order) {
-  Strides strides = Strides::filled(sizes.size(), 1);
-  int64_t step = sizes.back();
-  for (int64_t i = order.size() - 1; i >= 0; --i) {
-    strides[order[i]] = step;
-    step *= sizes[order[i]];
-  }
-  return strides;
+/// Strides without gaps in this order of axes.
+Strides strides_in(const Axes& order, const Sizes& sizes) {
+  return dense_strides("linear", sizes, {order.begin(), order.end()});
 }
 
 /// x itself if it has the strides, else a copy that has.
 Tensor in_strides(const Tensor& x, const Strides& strides) {
-  if (x.strides() == strides) {
-    return x;
-  }
-  const Tensor copy = empty_strided(x.sizes(), strides, {.dtype = x.dtype(), .device = x.device()});
-  copy_into(x, copy);
-  return copy;
+  return x.strides() == strides ? x : copy_of(x, strides, x.dtype());
 }
 
 /// The places of the elements of x and of the result.
 struct Rows {
   Tensor tensor;      // x, or a contiguous copy where the rows of more than two axes are no matrix
-  Axes order;         // of the leading axes
+  Axes order;         // memory_order()
   int64_t count = 0;  // of rows
 
   explicit Rows(const Tensor& x) : tensor(x), order(memory_order(x)), count(leading_numel(x)) {
     const bool is_matrix = x.rank() == 2;  // matrix_view() reads any strides
-    if (!is_matrix &&
-        !(without_size_1(x.sizes(), dense_strides(x.sizes(), order)) == without_size_1(x.sizes(), x.strides()))) {
+    if (!is_matrix && !same_places(x.sizes(), strides_in(order, x.sizes()), x.strides())) {
       tensor = contiguous_copy(x);
-      std::iota(order.begin(), order.end(), 0);
+      order = memory_order(tensor);
     }
   }
   /// (count, features)
@@ -94,31 +80,19 @@ struct Rows {
   static int64_t leading_numel(const Tensor& x) {
     return std::accumulate(x.sizes().begin(), x.sizes().end() - 1, int64_t{1}, std::multiplies<>());
   }
-
- private:
-  /// The strides of axes that have more than one element.
-  static Strides without_size_1(const Sizes& sizes, const Strides& strides) {
-    Strides kept;
-    for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-      if (sizes[axis] != 1) {
-        kept.push_back(strides[axis]);
-      }
-    }
-    return kept;
-  }
 };
 
 /// Gradients by kernels, for a backward pass that is not itself recorded.
 Tensors fused_gradients(const Tensor& dy, const BackwardContext& context, const Axes& order, const Sizes& x_sizes,
                         int64_t outputs) {
-  const Tensor dy_read = in_strides(dy, dense_strides(dy.sizes(), order));
+  const Tensor dy_read = in_strides(dy, strides_in(order, dy.sizes()));
   const int64_t features = x_sizes.back();
   const int64_t rows = Rows::leading_numel(dy);
   const TensorOptions tensor_options{.dtype = dy.dtype(), .device = dy.device()};
   const Tensor dy_rows = alias(dy_read, {rows, outputs}, {outputs, 1}, dy_read.offset());
   Tensors gradients(3);
   if (context.needs_grad(0)) {  // dx = dy weight
-    gradients[0] = empty_strided(x_sizes, dense_strides(x_sizes, order), tensor_options);
+    gradients[0] = empty_strided(x_sizes, strides_in(order, x_sizes), tensor_options);
     multiply_into(matrix_view(dy_rows), matrix_view(context.saved(1)), {}, gradients[0].device_pointer(), features);
   }
   if (context.needs_grad(1)) {  // dweight = dyᵀ x
@@ -161,7 +135,7 @@ Tensor linear_act_in_one(const Tensor& x, const Tensor& weight, const Tensor& bi
   if (sizes.numel() == 0 || x.size(-1) == 0) {
     return {};
   }
-  const Strides strides = dense_strides(sizes, rows.order);
+  const Strides strides = strides_in(rows.order, sizes);
   const Tensor residual = then.residual.defined() ? in_strides(then.residual, strides) : Tensor();
   const Tensor scale = contiguous_copy(then.scale);
   const Tensor bias_read = contiguous_copy(bias);
@@ -214,7 +188,7 @@ Tensor linear(const Tensor& input, const Tensor& uncast_weight, const Tensor& un
   const int64_t outputs = weight.size(0);
   const Rows rows(x);
   const Sizes sizes = with_last(x.sizes(), outputs);
-  const Tensor y = empty_strided(sizes, dense_strides(sizes, rows.order), {.dtype = x.dtype(), .device = x.device()});
+  const Tensor y = empty_strided(sizes, strides_in(rows.order, sizes), {.dtype = x.dtype(), .device = x.device()});
   if (y.numel() > 0) {
     const Tensor bias_read = contiguous_copy(bias);
     const bool keep = is_constant_weight(weight);

@@ -20,7 +20,6 @@ Sizes leading(const Sizes& sizes, int64_t dropped) {
 }
 
 void check_arguments(const Op& op, const Tensor& a, const Tensor& b) {
-  check_defined(op, "b", b);
   check_floating(op, "a", a);
   check_dtype(op, "b", b, a.dtype());
   check_device(op, "b", b, a.device());
@@ -40,19 +39,24 @@ OpWork work_of(const kernels::MatmulCase& product, Device device) {
           .call = product};
 }
 
+/// The product of one matrix of a and one of b.
+kernels::MatmulCase make_case(const MatrixView& a, const MatrixView& b, int64_t c_row) {
+  return {.dtype = a.tensor.dtype(),
+          .m = a.tensor.size(-2),
+          .n = b.tensor.size(-1),
+          .k = a.tensor.size(-1),
+          .a_row = a.row,
+          .a_column = a.column,
+          .b_row = b.row,
+          .b_column = b.column,
+          .c_row = c_row};
+}
+
 /// The product of all matrices of a batch, without the tape. `out` is contiguous.
 void multiply_batch(const Tensor& a, const Tensor& b, const Sizes& batch, const Tensor& out) {
   const MatrixView left = matrix_view(a);
   const MatrixView right = matrix_view(b);
-  kernels::MatmulCase product{.dtype = a.dtype(),
-                              .m = out.size(-2),
-                              .n = out.size(-1),
-                              .k = a.size(-1),
-                              .a_row = left.row,
-                              .a_column = left.column,
-                              .b_row = right.row,
-                              .b_column = right.column,
-                              .c_row = out.size(-1)};
+  kernels::MatmulCase product = make_case(left, right, out.size(-1));
   const StridedLoop<3> loop = make_strided_loop<3>(
       batch,
       {leading(out.strides(), 2), broadcast_strides(leading(a.sizes(), 2), leading(left.tensor.strides(), 2), batch),
@@ -176,22 +180,6 @@ MatrixView matrix_view(const Tensor& x) {
   const Tensor copy = copy_of(x, MemoryFormat::contiguous);
   return {copy, std::max<int64_t>(columns, 1), 1};
 }
-
-namespace {
-
-kernels::MatmulCase make_case(const MatrixView& a, const MatrixView& b, int64_t c_row) {
-  return {.dtype = a.tensor.dtype(),
-          .m = a.tensor.size(0),
-          .n = b.tensor.size(1),
-          .k = a.tensor.size(1),
-          .a_row = a.row,
-          .a_column = a.column,
-          .b_row = b.row,
-          .b_column = b.column,
-          .c_row = c_row};
-}
-
-}  // namespace
 
 void multiply_into(const MatrixView& a, const MatrixView& b, const Tensor& bias, void* c, int64_t c_row, bool keep_b) {
   const kernels::MatmulCase product = make_case(a, b, c_row);

@@ -3,7 +3,6 @@
 #include "ops/libraries/onednn/primitives.h"
 #include "ops/matmul/kernels.h"
 
-#include <array>
 #include <memory>
 #include <tuple>
 
@@ -111,10 +110,6 @@ bool supports(const MatmulCase& product) {
   return onednn::does_dtype(product.dtype) && product.k > 0 && !row_with_gaps;  // oneDNN has no empty sums
 }
 
-void* writable(const void* pointer) {
-  return const_cast<void*>(pointer);
-}  // oneDNN's handles are not const
-
 bool multiply_act(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c,
                   const Epilogue& epilogue, Storage* keep) {
   // A primitive is made for a number of threads, so that is part of the key.
@@ -125,23 +120,10 @@ bool multiply_act(const MatmulCase& product, const void* a, const void* b, const
   if (epilogue.parts() != Epilogue::Parts{} && arrangement(product, has_bias, kept) == Arrangement::transposed) {
     return false;
   }
-  std::array<void*, 6> pointers{writable(a), writable(b), c};
-  size_t count = 3;
-  for (const void* optional : {bias, epilogue.scale, epilogue.residual}) {
-    if (optional != nullptr) {
-      pointers[count++] = writable(optional);
-    }
-  }
-  const Key key(product, has_bias, kept, epilogue.parts(), num_threads());
-  try {
-    onednn::Plan* const plan = plans.find(key, [&] { return make_product(product, has_bias, kept, epilogue); });
-    if (plan != nullptr) {
-      plan->execute(std::span(pointers).first(count), keep);
-    }
-    return plan != nullptr;
-  } catch (const dnnl::error& error) {
-    onednn::fail_with("matmul", error);
-  }
+  return plans.execute(
+      "matmul", Key(product, has_bias, kept, epilogue.parts(), num_threads()),
+      [&] { return make_product(product, has_bias, kept, epilogue); },
+      {a, b, c, bias, epilogue.scale, epilogue.residual}, keep);
 }
 
 void multiply(const MatmulCase& product, const void* a, const void* b, const void* bias, void* c, Storage* keep) {

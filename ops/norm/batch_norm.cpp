@@ -1,3 +1,4 @@
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op.h"
@@ -8,7 +9,6 @@
 #include "ops/shape/view.h"
 
 #include <algorithm>
-#include <cmath>
 
 // The norms that take statistics over a batch and keep running ones.
 
@@ -29,11 +29,6 @@ void check_options(std::string_view op, const BatchNormOptions& options, const T
   }
 }
 
-void check_weights(std::string_view op, const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  check_optional_per_channel(op, "weight", weight, x);
-  check_optional_per_channel(op, "bias", bias, x);
-}
-
 /// Statistics of each channel of x (N, C, …).
 NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
   NormSpec spec{.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps};
@@ -45,7 +40,7 @@ NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
 Tensor with_running_statistics(std::string_view op, const Tensor& x, const Tensor& running_mean,
                                const Tensor& running_var, const Tensor& weight, const Tensor& bias,
                                const BatchNormOptions& options, const ActOptions& then) {
-  check_weights(op, x, weight, bias);
+  check_affine(op, weight, bias, x);
   const Tensor stats = fixed_stats_of(op, running_mean, running_var, options.eps, compute_dtype(x.dtype()));
   return record_norm(op, x, batch_norm_spec(x, options), weight, bias,
                      {.fixed_stats = stats, .running_mean = running_mean, .running_var = running_var, .then = then});
@@ -84,10 +79,7 @@ Tensor joined(std::string_view op, const Tensor& x, const Tensors& parts) {
       first += part.size(0);
     }
   }
-  std::vector<int64_t> counts;
-  for (const Tensor& part : parts) {
-    counts.push_back(part.size(0));
-  }
+  const std::vector<int64_t> counts = mapped(parts, [](const Tensor& part) { return part.size(0); });
   return Op(op).record(parts, y, {}, [counts](const Tensor& dy, const BackwardContext& c) {
     Tensors gradients;
     int64_t first = 0;
@@ -118,7 +110,7 @@ Tensor moments_of_part(std::string_view op, const Tensor& x, const NormSpec& spe
   const NormLayout layout(x.sizes(), preserved_strides(x.sizes(), x.strides()), spec, /* affine= */ false);
   Tensor var;
   const Tensor stats = compute_stats(op, layout, x, spec, &var);
-  const auto row = [&](int64_t which) { return in_float64(alias(stats, {channels}, {1}, which * channels)); };
+  const auto row = [&](int64_t which) { return in_float64(stats_row(stats, which)); };
   const auto count = static_cast<double>(layout.shape().set_size());
   copy_into(add(row(kernels::kMeanRow), row(kernels::kMeanLowRow)), narrow(part, 0, 0, channels));
   copy_into(mul(in_float64(var), count), narrow(part, 0, channels, channels));
@@ -145,9 +137,7 @@ BatchMoments merged(const Tensor& parts, int64_t channels) {
 /// The stats (kernels.h) with both parts of the mean.
 Tensor stats_of(std::string_view op, const BatchMoments& moments, double eps, DType dtype) {
   const Tensor stats = fixed_stats_of(op, moments.mean, moments.var, eps, dtype);
-  const int64_t channels = moments.mean.numel();
-  const auto row = [&](int64_t which) { return alias(stats, {channels}, {1}, which * channels); };
-  copy_into(sub(moments.mean, in_float64(row(kernels::kMeanRow))), row(kernels::kMeanLowRow));
+  copy_into(sub(moments.mean, in_float64(stats_row(stats, kernels::kMeanRow))), stats_row(stats, kernels::kMeanLowRow));
   return stats;
 }
 
@@ -171,7 +161,7 @@ Tensors backward_of_parts(const PartsOfBatch& parts, double count, const NormNod
   copy_into(gradients[2], narrow(own, 0, channels, channels));
   const Tensor sums = sum(parts.all_gather(own), {0});
   if (needs.x && x.numel() > 0) {
-    Tensor factor = mul(in_float64(alias(node.stats, {channels}, {1}, kernels::kRstdRow * channels)), -1 / count);
+    Tensor factor = mul(in_float64(stats_row(node.stats, kernels::kRstdRow)), -1 / count);
     if (node.weight.defined()) {
       factor = mul(factor, in_float64(node.weight));
     }
@@ -235,8 +225,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, options, then);
   }
   const NormSpec spec = checked_spec(op, x, batch_norm_spec(x, options));
-  check_affine(op, "weight", weight, x, spec.affine);
-  check_affine(op, "bias", bias, x, spec.affine);
+  check_affine(op, weight, bias, x);
   if (options.training && options.parts != nullptr) {
     return batch_norm_of_parts(op, x, spec, running_mean, running_var, weight, bias, options, then);
   }
@@ -355,7 +344,7 @@ Tensor batch_renorm(const Tensor& input, const Tensor& running_mean, const Tenso
   if (!batch.training) {
     return with_running_statistics(op, x, running_mean, running_var, weight, bias, batch, then);
   }
-  check_weights(op, x, weight, bias);
+  check_affine(op, weight, bias, x);
   const int64_t count = checked_count(op, x, batch);
   const NormSpec spec = batch_norm_spec(x, batch);
   if (count == 0) {

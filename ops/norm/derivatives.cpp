@@ -1,4 +1,4 @@
-#include "core/copy.h"
+#include "base/lists.h"
 #include "core/factory.h"
 #include "core/op.h"
 #include "ops/norm/node.h"
@@ -7,9 +7,6 @@
 #include "ops/reduce/reduce.h"
 #include "ops/shape/copy.h"
 #include "ops/shape/view.h"
-
-#include <algorithm>
-#include <iterator>
 
 // Gradients composed of other ops. With create_graph, backward is an op of its own: its values come from the kernels,
 // its derivatives from the same gradients composed of differentiable ops.
@@ -57,12 +54,6 @@ Tensor constant_row(const NormNode& node, int64_t i) {
   return reshape(select(node.stats, 0, i), sizes);
 }
 
-/// The row of rstd in the order of the sets in memory.
-Tensor rstd_row(const NormNode& node) {
-  const int64_t sets = node.stats.size(1);
-  return alias(node.stats, {sets}, {1}, kernels::kRstdRow * sets);
-}
-
 /// Numbers of the sets, in that order, as a constant in sizes that broadcast over the split tensor.
 Tensor over_split(const NormNode& node, const Tensor& of_sets) {
   const NormLayout layout(node.x.sizes(), preserved_strides(node.x.sizes(), node.x.strides()), node.spec, node.affine);
@@ -76,7 +67,7 @@ Tensor over_split(const NormNode& node, const Tensor& of_sets) {
 
 /// A power of two for each set, about 1 / its deviation.
 Tensor scale_of_sets(const NormNode& node) {
-  const Tensor rstd = rstd_row(node);
+  const Tensor rstd = stats_row(node.stats, kernels::kRstdRow);
   if (node.x.numel() == 0) {
     return ones({}, {.dtype = node.stats.dtype(), .device = node.x.device()});
   }
@@ -201,13 +192,6 @@ Tensor composed_activation_backward(const NormNode& node, const Tensor& dy) {
   return dz;
 }
 
-/// Drops the undefined tensors, which cannot be outputs of an op.
-Tensors defined_only(const Tensors& tensors) {
-  Tensors result;
-  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(result), [](const Tensor& x) { return x.defined(); });
-  return result;
-}
-
 /// The gradients of x, weight, bias and residual.
 Tensors composed_gradients(const NormNode& node, const Tensor& dy, NeededGradients needs) {
   const Tensor dz = node.activation == Activation::identity ? dy : composed_activation_backward(node, dy);
@@ -236,7 +220,8 @@ Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradi
   NormNode without_tensors = node;
   static_cast<NormTensors&>(without_tensors) = {.activation = node.activation};
   const std::string name = node.op + "_backward";
-  Op(name).record(inputs, defined_only(gradients), saved,
+  // Undefined tensors cannot be outputs of an op.
+  Op(name).record(inputs, filtered(gradients, &Tensor::defined), saved,
                   [without_tensors, recorded, place_of_dy = saved.size() - 1](const Tensors& grad_outputs,
                                                                               const BackwardContext& c) -> Tensors {
                     NormNode again = with_kept(without_tensors, c);
@@ -248,7 +233,7 @@ Tensors record_norm_backward(const NormNode& node, const Tensor& dy, NeededGradi
                       again.weight = places[2];
                       again.bias = places[3];
                       again.residual = places[4];
-                      return defined_only(composed_gradients(again, places[0], recorded));
+                      return filtered(composed_gradients(again, places[0], recorded), &Tensor::defined);
                     };
                     return gradients_of_composed(composed, in, grad_outputs, c);
                   });

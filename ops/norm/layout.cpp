@@ -15,6 +15,7 @@ namespace norma::norm_detail {
 namespace {
 
 void check_norm_dtype(std::string_view op, const Tensor& x) {
+  check_defined(op, "input", x);
   check(is_floating(x.dtype()), op, "input: expected dtype float32, float64, bfloat16 or float16, got {}",
         to_string(x.dtype()));
 }
@@ -42,7 +43,6 @@ int64_t elements_of_a_set(const Tensor& x, const NormSpec& spec) {
 }  // namespace
 
 void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high) {
-  check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(x.rank() >= low && x.rank() <= high, op, "input: expected rank {} to {}, got rank {} (sizes {})", low, high,
         x.rank(), x.sizes());
@@ -60,13 +60,6 @@ void check_per_channel(std::string_view op, std::string_view argument, const Ten
   check_parameter(op, argument, parameter, x);
 }
 
-void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
-                                const Tensor& x) {
-  if (parameter.defined()) {
-    check_per_channel(op, argument, parameter, x);
-  }
-}
-
 bool check_running_statistics(std::string_view op, const Tensor& running_mean, const Tensor& running_var,
                               const Tensor& x) {
   if (!running_mean.defined() && !running_var.defined()) {
@@ -75,14 +68,6 @@ bool check_running_statistics(std::string_view op, const Tensor& running_mean, c
   check_per_channel(op, "running_mean", running_mean, x);
   check_per_channel(op, "running_var", running_var, x);
   return true;
-}
-
-Axes axes_from(int64_t first, int64_t last) {
-  Axes axes;
-  for (int64_t axis = first; axis < last; ++axis) {
-    axes.push_back(axis);
-  }
-  return axes;
 }
 
 Sizes sizes_along(const Tensor& x, const Axes& axes) {
@@ -94,7 +79,6 @@ Sizes sizes_along(const Tensor& x, const Axes& axes) {
 }
 
 NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec) {
-  check_defined(op, "input", x);
   check_norm_dtype(op, x);
   check(spec.eps >= 0, op, "eps: expected a value >= 0, got {}", spec.eps);
   check(!spec.reduce.empty(), op, "reduce: expected at least 1 axis, got []");
@@ -119,12 +103,17 @@ NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec
   return result;
 }
 
-void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
-                  const Axes& affine) {
+void check_optional(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
+                    const Axes& axes) {
   if (parameter.defined()) {
-    check_sizes(op, argument, parameter, sizes_along(x, affine));
+    check_sizes(op, argument, parameter, sizes_along(x, axes));
     check_parameter(op, argument, parameter, x);
   }
+}
+
+void check_affine(std::string_view op, const Tensor& weight, const Tensor& bias, const Tensor& x, const Axes& affine) {
+  check_optional(op, "weight", weight, x, affine);
+  check_optional(op, "bias", bias, x, affine);
 }
 
 // --- layout ---------------------------------------------------------------------------------------------------------
@@ -177,15 +166,6 @@ Tensor with_strides(const Tensor& x, const Sizes& sizes, const Strides& strides)
 
 }  // namespace
 
-bool same_places(const Sizes& sizes, const Strides& a, const Strides& b) {
-  for (int64_t axis = 0; axis < sizes.size(); ++axis) {
-    if (sizes[axis] != 1 && a[axis] != b[axis]) {
-      return false;
-    }
-  }
-  return true;
-}
-
 Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec) {
   Sizes result = sizes;
   for (const int64_t axis : spec.reduce) {
@@ -194,8 +174,7 @@ Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec) {
   return result;
 }
 
-NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine)
-    : groups_(spec.groups) {
+NormLayout::NormLayout(const Sizes& sizes, const Strides& strides, const NormSpec& spec, bool affine) {
   // Row-major strides of the caller's weight.
   Strides weight_strides = Strides::filled(sizes.size(), 0);
   int64_t weight_stride = 1;

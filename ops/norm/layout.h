@@ -22,26 +22,21 @@ void check_input(std::string_view op, const Tensor& x, int64_t low, int64_t high
 void check_parameter(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x);
 /// A parameter has sizes (C).
 void check_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x);
-/// A parameter has sizes (C) or is undefined.
-void check_optional_per_channel(std::string_view op, std::string_view argument, const Tensor& parameter,
-                                const Tensor& x);
-/// A weight or bias has the sizes of x along the axes `affine`, or is undefined.
-void check_affine(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
-                  const Axes& affine);
+/// A parameter has the sizes of x along some axes, or is undefined.
+void check_optional(std::string_view op, std::string_view argument, const Tensor& parameter, const Tensor& x,
+                    const Axes& axes = {1});
+/// check_optional() of weight and bias.
+void check_affine(std::string_view op, const Tensor& weight, const Tensor& bias, const Tensor& x,
+                  const Axes& affine = {1});
 /// Returns the spec with its axes sorted and not negative, if x can have it.
 NormSpec checked_spec(std::string_view op, const Tensor& x, const NormSpec& spec);
 /// True iff running_mean and running_var are defined, both of (C); false iff both are undefined.
 bool check_running_statistics(std::string_view op, const Tensor& running_mean, const Tensor& running_var,
                               const Tensor& x);
 
-/// first, first + 1, … , last - 1
-Axes axes_from(int64_t first, int64_t last);
 Sizes sizes_along(const Tensor& x, const Axes& axes);
 
 // --- layout ---------------------------------------------------------------------------------------------------------
-
-/// True iff both strides put the elements in the same places. Strides of axes of size 1 do not matter.
-bool same_places(const Sizes& sizes, const Strides& a, const Strides& b);
 
 /// The sizes of a tensor with one number per set: reduced axes have size 1.
 Sizes sizes_of_sets(const Sizes& sizes, const NormSpec& spec);
@@ -95,7 +90,6 @@ class NormLayout {
   [[nodiscard]] Tensor view_of_sets(const Tensor& x) const;
 
   std::vector<MemoryAxis> axes_;  ///< outermost first, without those of size 1
-  int64_t groups_;
   Walk walk_ = Walk::rows;
   NormShape shape_;
   AffineShape affine_;

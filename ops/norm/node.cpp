@@ -119,8 +119,7 @@ Tensor drop_reduced(const Tensor& per_set, const NormSpec& spec) {
 NormStatistics in_order_of_axes(const NormLayout& layout, const Tensor& x, const NormSpec& spec, const Tensor& stats,
                                 const Tensor& var) {
   const Sizes sizes = sizes_of_sets(x.sizes(), spec);
-  const int64_t sets = stats.size(1);
-  return {.mean = drop_reduced(layout.per_set(alias(stats, {sets}, {1}, kernels::kMeanRow * sets), sizes), spec),
+  return {.mean = drop_reduced(layout.per_set(stats_row(stats, kernels::kMeanRow), sizes), spec),
           .var = drop_reduced(layout.per_set(var, sizes), spec)};
 }
 
@@ -137,8 +136,7 @@ Tensor empty_stats(const Tensor& x, int64_t sets) {
 /// The stats with which x / deviation is a norm with fixed stats: the mean is 0.
 Tensor without_mean(const Tensor& stats) {
   const Tensor result = zeros_like(stats);
-  const auto rstd_of = [](const Tensor& of) { return alias(of, {of.size(1)}, {1}, kernels::kRstdRow * of.size(1)); };
-  copy_into(rstd_of(stats), rstd_of(result));
+  copy_into(stats_row(stats, kernels::kRstdRow), stats_row(result, kernels::kRstdRow));
   return result;
 }
 
@@ -370,6 +368,11 @@ Tensor stats_for_backward(std::string_view op, const NormNode& node) {
   return compute_stats(op, layout, x, node.spec);
 }
 
+Tensor stats_row(const Tensor& stats, int64_t row) {
+  const int64_t sets = stats.size(1);
+  return alias(stats, {sets}, {1}, row * sets);
+}
+
 NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec) {
   if (x.numel() == 0) {
     return zero_statistics(x, spec);
@@ -384,8 +387,8 @@ NormStatistics compute_statistics(std::string_view op, const Tensor& x, const No
 Tensor fixed_stats_of(std::string_view op, const Tensor& mean, const Tensor& var, double eps, DType dtype) {
   const int64_t count = mean.numel();
   const Tensor stats = zeros({kernels::kStatsRows, count}, {.dtype = dtype, .device = mean.device()});
-  copy_into(mean, alias(stats, {count}, {1}, kernels::kMeanRow * count));
-  const Tensor rstd = alias(stats, {count}, {1}, kernels::kRstdRow * count);
+  copy_into(mean, stats_row(stats, kernels::kMeanRow));
+  const Tensor rstd = stats_row(stats, kernels::kRstdRow);
   kernels::norm_kernels.at(op, mean.device())
       ->rstd(dtype, count, in_float64(var).device_pointer<double>(), eps, rstd.device_pointer());
   return stats;

@@ -85,6 +85,8 @@ Tensor compute_stats(std::string_view op, const NormLayout& layout, const Tensor
                      Tensor* var = nullptr);
 /// The same, as backward takes them.
 Tensor stats_for_backward(std::string_view op, const NormNode& node);
+/// A row of stats, as a view: a number for each set, in the order of the sets in memory.
+Tensor stats_row(const Tensor& stats, int64_t row);
 /// Mean and variance of x.
 NormStatistics compute_statistics(std::string_view op, const Tensor& x, const NormSpec& spec);
 /// The stats (kernels.h) of a norm whose mean and variance, (C), are constants. They are (kStatsRows, C), of `dtype`.

@@ -59,8 +59,7 @@ Tensor normalize(const Tensor& x, const NormSpec& spec, const Tensor& weight, co
 Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, const Tensor& bias, const ActOptions& then,
                 NormStatistics* statistics, std::string_view op) {
   const NormSpec checked = checked_spec(op, x, spec);
-  check_affine(op, "weight", weight, x, checked.affine);
-  check_affine(op, "bias", bias, x, checked.affine);
+  check_affine(op, weight, bias, x, checked.affine);
   return record_norm(op, x, checked, weight, bias, {.statistics = statistics, .then = then});
 }
 
@@ -72,10 +71,8 @@ Tensors normalize_backward(const Tensor& dy, const Tensor& x, const NormSpec& sp
                            const Tensor& bias) {
   constexpr std::string_view op = "normalize_backward";
   NormNode node{{}, "normalize", checked_spec(op, x, spec)};
-  check_defined(op, "dy", dy);
   check_like(op, "dy", dy, x.sizes(), x);
-  check_affine(op, "weight", weight, x, node.spec.affine);
-  check_affine(op, "bias", bias, x, node.spec.affine);
+  check_affine(op, weight, bias, x, node.spec.affine);
   node.affine = weight.defined() || bias.defined();
   node.bias_dtype = bias.defined() ? bias.dtype() : x.dtype();
   node.x = x;
@@ -200,7 +197,6 @@ Tensor instance_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 
 Tensor standardize_weight(const Tensor& weight, const Tensor& gain, const StandardizeWeightOptions& options) {
   constexpr std::string_view op = named<"standardize_weight">;
-  check_defined(op, "weight", weight);
   check_floating(op, "weight", weight);
   check(weight.rank() >= 2 && weight.rank() <= 5, op, "weight: expected rank 2 to 5, got rank {} (sizes {})",
         weight.rank(), weight.sizes());

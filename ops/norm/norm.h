@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 #include "ops/norm/spec.h"
 
@@ -51,12 +52,9 @@ Tensor norm_act(const Tensor& x, const NormSpec& spec, const Tensor& weight, con
 NormStatistics norm_statistics(const Tensor& x, const NormSpec& spec, std::string_view op = "norm_statistics");
 
 /// A batch that several processes share, each of which has some of its images, or none.
-class PartsOfBatch {
+class PartsOfBatch : NotCopied {
  public:
-  PartsOfBatch() = default;
   virtual ~PartsOfBatch() = default;
-  PartsOfBatch(const PartsOfBatch&) = delete;
-  PartsOfBatch& operator=(const PartsOfBatch&) = delete;
 
   /// Gathers the x (k) of every process, in the order of the processes: (processes, k). All processes must call it,
   /// with the same k and dtype.

@@ -1,17 +1,15 @@
 #include "ops/norm/reference.h"
 
-#include "base/error.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/op_profile.h"
+#include "ops/implementations.h"
 #include "ops/norm/node.h"
 
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <numbers>
 #include <string_view>
-#include <utility>
 
 namespace norma {
 
@@ -182,15 +180,8 @@ std::vector<double> NormReference::all(Wide (NormReference::*of)(size_t, size_t,
 
 namespace {
 
-bool reference_in_environment() {
-  const char* const name = std::getenv("NORMA_NORM");
-  const std::string_view chosen = name == nullptr ? "" : name;
-  check(chosen.empty() || chosen == "reference", "normalize", "NORMA_NORM: expected reference, got {}", chosen);
-  return !chosen.empty();
-}
-
 std::atomic<bool>& reference_is_on() {
-  static std::atomic<bool> instance = reference_in_environment();
+  static std::atomic<bool> instance = kernels::reference_in_environment("normalize", "NORMA_NORM");
   return instance;
 }
 
@@ -213,10 +204,8 @@ namespace {
 /// A norm by its definition. `stats`, if defined, replace those of x.
 NormReference reference_of(const NormLayout& layout, const Tensor& stats, NormReferenceInputs inputs) {
   if (stats.defined()) {
-    const int64_t sets = layout.shape().sets();
     const auto row = [&](int64_t which) {
-      return layout.per_set(alias(stats, {sets}, {1}, which * sets), sizes_of_sets(inputs.x.sizes(), inputs.spec))
-          .to_vector<double>();
+      return layout.per_set(stats_row(stats, which), sizes_of_sets(inputs.x.sizes(), inputs.spec)).to_vector<double>();
     };
     const std::vector<double> mean = row(kernels::kMeanRow);
     const std::vector<double> mean_low = row(kernels::kMeanLowRow);
@@ -257,14 +246,13 @@ void forward_by_reference(std::string_view op, const NormLayout& layout, const N
     const Tensor in_order = layout.sets_in_order(from_vector(values, set_sizes, options));
     copy_into(alias(in_order, {sets}, {1}, 0), to);
   };
-  const auto row = [&](int64_t which) { return alias(t.stats, {sets}, {1}, which * sets); };
   const auto high = [&](size_t set) -> NormReference::Wide {
     const NormReference::Wide mean = reference.mean(set);
     return t.stats.dtype() == DType::float32 ? static_cast<float>(mean) : static_cast<double>(mean);
   };
-  write(row(kernels::kMeanRow), high);
-  write(row(kernels::kMeanLowRow), [&](size_t set) { return reference.mean(set) - high(set); });
-  write(row(kernels::kRstdRow), [&](size_t set) { return reference.rstd(set); });
+  write(stats_row(t.stats, kernels::kMeanRow), high);
+  write(stats_row(t.stats, kernels::kMeanLowRow), [&](size_t set) { return reference.mean(set) - high(set); });
+  write(stats_row(t.stats, kernels::kRstdRow), [&](size_t set) { return reference.rstd(set); });
   if (t.var.defined()) {
     write(t.var, [&](size_t set) { return reference.var(set); });
   }
@@ -286,8 +274,7 @@ Tensors backward_by_reference(const NormNode& node, const NormLayout& layout, co
                     .residual = node.residual});
   const TensorOptions options{.dtype = DType::float64, .device = x.device()};
   const auto like_x = [&](auto of) {
-    const Tensor result =
-        empty_strided(x.sizes(), preserved_strides(x.sizes(), x.strides()), {.dtype = x.dtype(), .device = x.device()});
+    const Tensor result = empty_like(x);
     copy_into(from_vector(reference.all(of), x.sizes(), options), result);
     return result;
   };

@@ -38,14 +38,14 @@ struct Result {
 Result arithmetic(const Op& op, Binary f, const Tensor& left, const Tensor& right) {
   const Operands operands(op, left, right);
   const auto& [a, b, uncast_a, uncast_b] = operands;
-  pointwise::check_binary_dtype(op, f, a.dtype());
+  pointwise::check_dtype_of(op, f, a.dtype());
   return {a, b, pointwise::binary(op, f, a, b, {uncast_a, uncast_b})};
 }
 
 /// As above, for a number b.
 Result with_number(Op& op, Binary f, const Tensor& input, double number) {
   const Tensor a = op.input("a", input);
-  pointwise::check_binary_dtype(op, f, a.dtype());
+  pointwise::check_dtype_of(op, f, a.dtype());
   op.describe({{"number", number}});
   const Tensor b = pointwise::number_operand(op, a, number);
   return {a, b, pointwise::binary(op, f, a, b, {a, b})};

@@ -1,5 +1,6 @@
 #include "ops/pointwise/dispatch.h"
 
+#include "base/lists.h"
 #include "core/factory.h"
 #include "core/strided_loop.h"
 #include "ops/reduce/reduce.h"
@@ -7,8 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
-#include <string>
 
 namespace norma::pointwise {
 
@@ -32,14 +31,10 @@ std::string_view name_of_backward(Unary f) {
   return kNames[static_cast<size_t>(f)];
 }
 
-/// Throws Error unless the function exists for the dtype.
-void check_unary_dtype(std::string_view op, Unary f, DType dtype) {
+/// Throws Error unless the dtype is floating, or where there are integers int64 or int32.
+void check_dtype_is(std::string_view op, DType dtype, bool integers) {
   const auto nothing = [](auto) {};
-  if (f == Unary::neg || f == Unary::abs || f == Unary::clamp) {
-    dispatch_numeric(op, dtype, nothing);
-  } else {
-    dispatch_any_floating(op, dtype, nothing);
-  }
+  integers ? dispatch_numeric(op, dtype, nothing) : dispatch_any_floating(op, dtype, nothing);
 }
 
 }  // namespace
@@ -67,17 +62,16 @@ Tensor number_operand(std::string_view op, const Tensor& x, double b) {
   return full({}, b, {.dtype = x.dtype(), .device = x.device()});
 }
 
-void check_binary_dtype(std::string_view op, Binary f, DType dtype) {
-  const auto nothing = [](auto) {};
-  if (f == Binary::div || f == Binary::pow) {
-    dispatch_any_floating(op, dtype, nothing);
-  } else {
-    dispatch_numeric(op, dtype, nothing);
-  }
+void check_dtype_of(std::string_view op, Unary f, DType dtype) {
+  check_dtype_is(op, dtype, /* integers= */ f == Unary::neg || f == Unary::abs || f == Unary::clamp);
+}
+
+void check_dtype_of(std::string_view op, Binary f, DType dtype) {
+  check_dtype_is(op, dtype, /* integers= */ f != Binary::div && f != Binary::pow);
 }
 
 Tensor unary(const Op& op, Unary f, const Tensor& x, const Scalars& scalars) {
-  check_unary_dtype(op, f, x.dtype());
+  check_dtype_of(op, f, x.dtype());
   Tensor y = empty_for(x.sizes(), x.dtype(), x);
   unary_into(op, f, x, y, scalars);
   return y;
@@ -145,11 +139,8 @@ Strides result_strides(const Sizes& sizes, TensorList operands) {
       return first.strides();
     }
   }
-  std::vector<Strides> strides;
-  for (const Tensor& x : operands) {
-    strides.push_back(broadcast_strides(x.sizes(), x.strides(), sizes));
-  }
-  return ordered_strides(sizes, strides);
+  return ordered_strides(
+      sizes, mapped(operands, [&](const Tensor& x) { return broadcast_strides(x.sizes(), x.strides(), sizes); }));
 }
 
 Tensor empty_for(const Sizes& sizes, DType dtype, TensorList operands) {

@@ -26,8 +26,9 @@ DType result_dtype(const Tensor& a, const Tensor& b);
 /// b as a tensor of rank 0 beside x. Throws Error for a number that x's integer dtype cannot hold.
 Tensor number_operand(std::string_view op, const Tensor& x, double b);
 
-/// Throws Error unless binary function f exists for the dtype.
-void check_binary_dtype(std::string_view op, Binary f, DType dtype);
+/// Throw Error unless the function exists for the dtype.
+void check_dtype_of(std::string_view op, Unary f, DType dtype);
+void check_dtype_of(std::string_view op, Binary f, DType dtype);
 
 /// A new tensor f(x).
 Tensor unary(const Op& op, Unary f, const Tensor& x, const Scalars& scalars = {});

@@ -15,9 +15,8 @@ namespace {
 /// Checks x and b, and returns b in x's dtype and in memory of its own.
 Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) {
   check_defined(op, "x", x);
-  check_defined(op, "b", b);
   check_device(op, "b", b, x.device());
-  pointwise::check_binary_dtype(op, f, x.dtype());
+  pointwise::check_dtype_of(op, f, x.dtype());
   check(is_floating(x.dtype()) || !is_floating(b.dtype()), op, "b: expected a dtype that {} can hold, got {}",
         to_string(x.dtype()), to_string(b.dtype()));
   check(broadcast_sizes(op, x.sizes(), b.sizes()) == x.sizes(), op, "b: expected sizes that broadcast to {}, got {}",
@@ -27,21 +26,18 @@ Tensor second_operand(const Op& op, Binary f, const Tensor& x, const Tensor& b) 
   return b.storage() == x.storage() ? clone(to(b, x.dtype())) : to(b, x.dtype());
 }
 
-void check_unary(const Op& op, const Tensor& x, bool integers) {
+/// Checks an x that becomes f(x), or f(x, b) for a number b.
+template <class Function>
+void check_alone(const Op& op, Function f, const Tensor& x) {
   check_defined(op, "x", x);
-  const auto nothing = [](auto) {};
-  if (integers) {
-    dispatch_numeric(op, x.dtype(), nothing);
-  } else {
-    dispatch_any_floating(op, x.dtype(), nothing);
-  }
+  pointwise::check_dtype_of(op, f, x.dtype());
   check_in_place(op, x);
 }
 
 /// x = f(x), recorded. `backward` finds the new x as saved(0) where `saves` says so.
 template <class F>
-Tensor& change(const Op& op, Unary f, Tensor& x, bool integers, bool saves, F&& backward) {
-  check_unary(op, x, integers);
+Tensor& change(const Op& op, Unary f, Tensor& x, bool saves, F&& backward) {
+  check_alone(op, f, x);
   pointwise::unary_into(op, f, x, x);
   op.record_in_place(x, {}, {saves ? x : Tensor()}, std::forward<F>(backward));
   return x;
@@ -49,9 +45,7 @@ Tensor& change(const Op& op, Unary f, Tensor& x, bool integers, bool saves, F&& 
 
 /// x = f(x, b) for a number b; not recorded.
 void with_number(const Op& op, Binary f, const Tensor& x, double b) {
-  check_defined(op, "x", x);
-  pointwise::check_binary_dtype(op, f, x.dtype());
-  check_in_place(op, x);
+  check_alone(op, f, x);
   pointwise::binary_into(op, f, x, pointwise::number_operand(op, x, b), x);
 }
 
@@ -121,30 +115,30 @@ Tensor& mul_(Tensor& x, double b) {
 }
 
 Tensor& relu_(Tensor& x) {
-  return change(Op("relu_"), Unary::relu, x, /* integers= */ false, /* saves= */ true,
+  return change(Op("relu_"), Unary::relu, x, /* saves= */ true,
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors {
                   return {straight_backward(Unary::relu, c.saved(0), dy)};
                 });
 }
 
 Tensor& neg_(Tensor& x) {
-  return change(Op("neg_"), Unary::neg, x, /* integers= */ true, /* saves= */ false,
+  return change(Op("neg_"), Unary::neg, x, /* saves= */ false,
                 [](const Tensor& dy, const BackwardContext&) -> Tensors { return {neg(dy)}; });
 }
 
 Tensor& exp_(Tensor& x) {
-  return change(Op("exp_"), Unary::exp, x, /* integers= */ false, /* saves= */ true,
+  return change(Op("exp_"), Unary::exp, x, /* saves= */ true,
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {mul(dy, c.saved(0))}; });
 }
 
 Tensor& sqrt_(Tensor& x) {
-  return change(Op("sqrt_"), Unary::sqrt, x, /* integers= */ false, /* saves= */ true,
+  return change(Op("sqrt_"), Unary::sqrt, x, /* saves= */ true,
                 [](const Tensor& dy, const BackwardContext& c) -> Tensors { return {div(dy, mul(c.saved(0), 2))}; });
 }
 
 Tensor& clamp_(Tensor& x, double low, double high) {
   const Op op("clamp_");
-  check_unary(op, x, /* integers= */ true);
+  check_alone(op, Unary::clamp, x);
   const Scalars bounds{low, high};
   // The result alone cannot tell an element on a bound from one that was beyond it.
   const Tensor before = will_record({x}) ? clone(x.detach()) : Tensor();

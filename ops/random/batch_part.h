@@ -15,13 +15,11 @@ struct BatchPart {
 
 /// While one lives, dropout() and drop_path() on this thread give the images of the part the numbers that these have
 /// where one process has the whole batch, and the default generator ends where it ends there.
-class BatchPartGuard : NotCopied {
+class BatchPartGuard : Temporarily<const BatchPart*> {
  public:
   explicit BatchPartGuard(const BatchPart& part);
-  ~BatchPartGuard();
 
  private:
-  const BatchPart* before_;
   BatchPart part_;
 };
 

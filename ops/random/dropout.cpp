@@ -13,6 +13,8 @@ using kernels::DropoutMask;
 
 namespace {
 
+thread_local const BatchPart* current_part = nullptr;
+
 void check_arguments(std::string_view op, const Tensor& x, double rate) {
   dispatch_any_floating(op, x.dtype(), [](auto) {});
   check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
@@ -50,6 +52,12 @@ Tensor factors(const Op& op, const Tensor& x, Sizes sizes, double rate, Generato
 }
 
 }  // namespace
+
+BatchPartGuard::BatchPartGuard(const BatchPart& part) : Temporarily(current_part, &part_), part_(part) {}
+
+const BatchPart* current_batch_part() {
+  return current_part;
+}
 
 Tensor dropout(const Tensor& input, double rate, bool training, Generator& generator) {
   const Op op(named<"dropout">);

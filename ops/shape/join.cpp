@@ -16,7 +16,6 @@ std::string numbered(size_t i) {
 
 /// Throws unless index is int64 of rank 1 with values in [0, size).
 void check_index(std::string_view op, const Tensor& index, int64_t size, Device device) {
-  check_defined(op, "index", index);
   check_dtype(op, "index", index, DType::int64);
   check_rank(op, "index", index, 1);
   check_device(op, "index", index, device);
@@ -132,7 +131,6 @@ Tensor index_select(const Tensor& x, int64_t axis, const Tensor& index) {
 }
 
 Tensor gather_rows(const Tensor& x, const Tensor& index) {
-  check_defined("gather_rows", "x", x);
   check_rank("gather_rows", "x", x, 2);
   check_index("gather_rows", index, x.size(1), x.device());
   check_sizes("gather_rows", "index", index, {x.size(0)});

@@ -175,7 +175,7 @@ TEST_CASE("norma --plugin: what cannot be loaded") {
   CHECK(error(plugin("no_plugin")) == "norma: plugin: " + plugin("no_plugin") +
                                           ": expected a plug-in of Norma, with NORMA_PLUGIN in one of its files\n");
   CHECK(error(plugin("other_abi")) == "norma: plugin: " + plugin("other_abi") +
-                                          ": built for another Norma (plug-in version 4, here 3): build it anew\n");
+                                          ": built for another Norma (plug-in version 5, here 4): build it anew\n");
   CHECK(error(name) ==
         "norma: plugin: " + name + ": expected it to register a norm with a name of its own, got none\n");
   CHECK(error(plugin("throwing")) == "norma: plugin: " + plugin("throwing") + ": my norm: not today\n");

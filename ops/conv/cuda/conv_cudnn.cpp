@@ -7,7 +7,7 @@
 #include "core/tf32.h"
 #include "ops/conv/conv.h"
 #include "ops/conv/cuda/bias_gradient.h"
-#include "ops/conv/cuda/choose_plan_cudnn.h"
+#include "ops/conv/cuda/plan_cudnn.h"
 #include "ops/conv/kernels.h"
 
 #include <map>

@@ -4,6 +4,7 @@
 #include "ops/conv/kernels.h"
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace norma::kernels {
@@ -23,5 +24,14 @@ enum ConvTensor : int64_t { kConvX = 1, kConvWeight = 2, kConvY = 3, kConvBias =
 /// is none.
 std::vector<cuda::GraphPlan> plan_convolution(const ConvPlanCase& wanted, const cuda::PlanRules& rules,
                                               const cuda::PlanTarget& target, const cuda::PlanChoice& choice = {});
+
+/// The plan of a case that was not met before in this process: the fastest of the first eight by cuDNN's heuristics.
+///
+/// `run` runs a plan once; the case's result is written again each time. The choice is kept in the user's cache folder,
+/// in cudnn_plans.txt, by GPU, version of cuDNN, rules and case, so that a later process has the same plan, and with it
+/// the same bits, without timing. NORMA_CUDNN_PLANS=heuristic takes cuDNN's first plan. Throws Error for another value
+/// than that or "timed", and where there is no plan.
+cuda::GraphPlan choose_plan(const ConvPlanCase& wanted, const cuda::PlanRules& rules,
+                            const std::function<void(const cuda::GraphPlan&)>& run);
 
 }  // namespace norma::kernels

@@ -6,9 +6,9 @@
 #include "ops/epilogue.h"
 
 #include <cstddef>
+#include <initializer_list>
 #include <map>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -53,9 +53,11 @@ class Plan {
   void add_input(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
   void add_output(int argument, const dnnl::memory::desc& theirs, const dnnl::memory::desc& ours);
 
-  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end. `keep`, if given,
-  /// is the storage of the second operand, the weights: reordered weights are kept there for the next call.
-  void execute(std::span<void* const> pointers, Storage* keep = nullptr);
+  /// Runs with one pointer for each operand, in the order they were declared, and waits for the end. Null pointers
+  /// after the third are passed over, for operands that were not declared; before, they are of operands without
+  /// elements. `keep`, if given, is the storage of the second operand, the weights: reordered weights are kept there
+  /// for the next call.
+  void execute(std::initializer_list<const void*> pointers, Storage* keep);
 
  private:
   struct Operand {
@@ -79,7 +81,23 @@ class Plan {
 template <class Key>
 class Plans {
  public:
-  /// The plan for a key; make() makes it at first. nullptr if oneDNN has no such primitive.
+  /// Calls execute(pointers, keep) of the plan for a key; make() makes it at first. False if oneDNN has no such
+  /// primitive. Throws oneDNN's errors in the name of `op`.
+  template <class Make>
+  bool execute(std::string_view op, const Key& key, Make&& make, std::initializer_list<const void*> pointers,
+               Storage* keep) {
+    try {
+      Plan* const plan = find(key, make);
+      if (plan != nullptr) {
+        plan->execute(pointers, keep);
+      }
+      return plan != nullptr;
+    } catch (const dnnl::error& error) {
+      fail_with(op, error);
+    }
+  }
+
+ private:
   template <class Make>
   Plan* find(const Key& key, Make&& make) {
     constexpr size_t kMaxPlans = 1024;
@@ -102,7 +120,6 @@ class Plans {
     return plans_.emplace(key, std::move(made)).first->second.get();
   }
 
- private:
   std::map<Key, std::unique_ptr<Plan>> plans_;
   int64_t failures_ = 0;  ///< room_failures() when the oldest was made
 };

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <list>
 #include <memory>
@@ -197,15 +198,20 @@ void Plan::add(int argument, const dnnl::memory::desc& theirs, const dnnl::memor
   operands_.push_back(std::move(operand));
 }
 
-void Plan::execute(std::span<void* const> pointers, Storage* keep) {
+void Plan::execute(std::initializer_list<const void*> pointers, Storage* keep) {
   constexpr size_t kWeights = 1;
+  constexpr size_t kAlwaysThere = 3;
   before_library_loop();
   std::byte* const memory = workspace(workspace_bytes_);
   scratchpad_.set_data_handle(memory);
   std::shared_ptr<PackedWeights> packed;
+  const auto* pointer = pointers.begin();
   for (size_t i = 0; i < operands_.size(); ++i) {
     Operand& operand = operands_[i];
-    operand.theirs.set_data_handle(pointers[i]);
+    if (i >= kAlwaysThere) {
+      pointer = std::find_if(pointer, pointers.end(), [](const void* given) { return given != nullptr; });
+    }
+    operand.theirs.set_data_handle(const_cast<void*>(*pointer++));  // oneDNN's handles are not const
     if (operand.ours && i == kWeights && keep != nullptr) {
       packed = keep->derived<PackedWeights>();
       operand.ours.set_data_handle(packed->get(operand.theirs, operand.ours, operand.reorder, stream()));

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <type_traits>
 
 // Two walks over tiles that stay in the cache. Planes: a channel is a run of memory and its neighbours are other runs.

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
-#include <utility>
 
 // Matrix products on CUDA through cuBLASLt. It is column-major: our row-major c = a b is its c' = b' a'.
 

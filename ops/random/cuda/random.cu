@@ -31,7 +31,7 @@ NORMA_KERNEL void drop_elements(FlatLoop<3> loop, S* y, const S* x, DropoutDraw 
     int64_t at[3];
     loop.offsets(i, at);
     const auto number = static_cast<uint64_t>(at[2]);
-    const auto words = philox_numbers(draw.seed, begin + number / kWordsOfCounter, 0);
+    const auto words = philox(draw.seed, begin + number / kWordsOfCounter);
     uint32_t word = words[0];  // not words[number % 4]: registers have no index
     NORMA_UNROLL
     for (unsigned k = 1; k < kWordsOfCounter; ++k) {
@@ -47,7 +47,7 @@ template <class S, class T>
 NORMA_KERNEL void drop_dense(int64_t count, S* y, const S* x, DropoutDraw draw, T scale) {
   const uint64_t first_counter = draw.begin();
   for (int64_t counter = global_thread(); counter * kWordsOfCounter < count; counter += global_threads()) {
-    const auto words = philox_numbers(draw.seed, first_counter + static_cast<uint64_t>(counter), 0);
+    const auto words = philox(draw.seed, first_counter + static_cast<uint64_t>(counter));
     const int64_t begin = counter * kWordsOfCounter;
     if (begin + kWordsOfCounter <= count) {
       T numbers[kWordsOfCounter];
