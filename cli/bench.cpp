@@ -145,8 +145,8 @@ int measure(const State& state, const std::shared_ptr<parallel::ProcessGroup>& g
     train::say("interrupted\n");
     return interrupted_code();
   }
-  const bool failed = std::any_of(benchmark.rows.begin(), benchmark.rows.end(),
-                                  [](const lab::bench::BenchRow& row) { return !row.error.empty(); });
+  const bool failed =
+      std::ranges::any_of(benchmark.rows, [](const lab::bench::BenchRow& row) { return !row.error.empty(); });
   return failed ? kFailure : kSuccess;
 }
 

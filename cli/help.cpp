@@ -1,6 +1,7 @@
 #include "cli/help.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "cli/command.h"
 #include "core/version.h"
@@ -172,14 +173,9 @@ std::string names_of(const CLI::App& app, const std::string& now) {
 }  // namespace
 
 std::string shown_names(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) {
-    names.push_back("-" + name);
-  }
+  auto names = mapped(option.get_snames(), [](const std::string& name) { return "-" + name; });
   const std::vector<std::string>& long_names = option.get_lnames();
-  const auto has = [&](const std::string& name) {
-    return std::find(long_names.begin(), long_names.end(), name) != long_names.end();
-  };
+  const auto has = [&](const std::string& name) { return is_in(long_names, name); };
   for (const std::string& name : long_names) {
     if (has("no-" + name)) {
       names.push_back("--[no-]" + name);

@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/toml_lines.h"
 #include "cli/command.h"
@@ -67,7 +68,7 @@ void RecipeOptions::add(CLI::App& app, const train::RecipeOption& option) {
 void RecipeOptions::add(CLI::App& app, const std::vector<train::RecipePart>& parts,
                         const std::vector<std::string>& but) {
   for (const train::RecipeOption& option : train::recipe_options()) {
-    if (std::ranges::find(parts, option.part) != parts.end() && std::ranges::find(but, option.name) == but.end()) {
+    if (is_in(parts, option.part) && !is_in(but, option.name)) {
       add(app, option);
     }
   }
@@ -80,13 +81,8 @@ void RecipeOptions::add_all(CLI::App& app) {
 }
 
 std::vector<std::string> RecipeOptions::typed() const {
-  std::vector<std::string> names;
-  for (const auto& [name, option] : with_value_) {
-    if (option.typed()) {
-      names.push_back(name);
-    }
-  }
-  return names;
+  const auto given = filtered(with_value_, [](const auto& one) { return one.second.typed(); });
+  return mapped(given, &std::pair<std::string, Option>::first);
 }
 
 train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
@@ -254,7 +250,7 @@ void RunOptions::apply(std::string_view command) const {
   }
   if (!conv.empty()) {
     const std::vector<std::string> names = conv2d_modes();
-    check(std::ranges::find(names, conv) != names.end(), command, "conv: {}", unknown_name("mode", conv, names));
+    check(is_in(names, conv), command, "conv: {}", unknown_name("mode", conv, names));
     set_conv2d_implementation(conv, kCpu);
   }
   if (threads > 0) {
@@ -304,8 +300,7 @@ train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options) {
   if (trained.of_run && recipe.model == models::network_of(trained.recipe.model)) {
     recipe.model = trained.recipe.model;
   }
-  if (const std::vector<std::string> typed = options.typed();
-      trained.of_run && std::ranges::find(typed, "img-size") == typed.end()) {
+  if (const std::vector<std::string> typed = options.typed(); trained.of_run && !is_in(typed, "img-size")) {
     recipe.image_size = trained.recipe.image_size;  // whatever the name says
   }
   return recipe;

@@ -71,7 +71,7 @@ std::vector<std::string> parsed_words(CLI::App& program, std::vector<std::string
       break;
     }
   }
-  std::reverse(words.begin(), words.end());
+  std::ranges::reverse(words);
   return words;
 }
 
@@ -87,7 +87,7 @@ std::string complaint(const CLI::App& program) {
     return "";
   }
   // A wrong option leaves its value behind, too; the message names the option.
-  const auto option = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word[0] == '-'; });
+  const auto option = std::ranges::find_if(rest, [](const std::string& word) { return word[0] == '-'; });
   const std::string where = chosen.empty() ? "" : app.get_name() + ": ";
   if (option != rest.end() && (!chosen.empty() || option == rest.begin())) {
     const std::string name = option->substr(0, option->find('='));

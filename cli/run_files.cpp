@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "base/quoting.h"
 #include "base/toml_lines.h"
 #include "cli/options.h"
@@ -264,12 +265,11 @@ void check_norms_are_loaded(std::string_view op, const std::vector<std::string>&
   const std::vector<std::string> known = nn::norm_names();
   for (const std::string& norm : norms) {
     const std::string name = norm.substr(0, norm.find_first_of(":[/"));
-    if (norm.empty() || std::ranges::find(known, name) != known.end()) {
+    if (norm.empty() || is_in(known, name)) {
       continue;
     }
-    const bool theirs = std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) {
-      return std::ranges::find(plugin.norms, name) != plugin.norms.end();
-    });
+    const bool theirs =
+        std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) { return is_in(plugin.norms, name); });
     check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add{}", excerpt(name),
           plugin_words(plugins));
     fail(op,

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/quoting.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -49,7 +50,7 @@ struct State {
     train::Recipe changed = recipe.applied_to(before);
     if (batch_size_per_process > 0) {
       const std::vector<std::string> typed = recipe.typed();
-      check(std::ranges::find(typed, "batch-size") == typed.end(), "train",
+      check(!is_in(typed, "batch-size"), "train",
             "batch-size-per-process: expected this or --batch-size, the images of all processes, got both");
       changed.batch_size = batch_size_per_process * group->size();
     }
@@ -92,8 +93,8 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
     return checkpoint;
   } catch (const Error& error) {
     const train::RunFolder others = train::read_run_folder(folder);
-    const bool broken = std::any_of(others.broken.begin(), others.broken.end(),
-                                    [&](const auto& other) { return other.first.filename() == file.filename(); });
+    const bool broken = std::ranges::any_of(
+        others.broken, [&](const auto& other) { return other.first.filename() == file.filename(); });
     if (others.whole.empty() || !broken) {
       throw;
     }
@@ -107,12 +108,8 @@ std::string policy_line(const train::Precision& precision) {
   std::string line = precision.name + ": ";
   for (const auto& [rule, dtype] :
        {std::pair(CastRule::lower, *precision.autocast), std::pair(CastRule::float32, DType::float32)}) {
-    std::vector<std::string> ops;
-    for (const std::string& op : CastPolicy::ops()) {
-      if (precision.policy.rule(op) == rule) {
-        ops.push_back(op);
-      }
-    }
+    const auto has_rule = [&, rule = rule](const std::string& op) { return precision.policy.rule(op) == rule; };
+    const std::vector<std::string> ops = filtered(CastPolicy::ops(), has_rule);
     line += ops.empty() ? "" : fmt::format("{} in {}; ", fmt::join(ops, ", "), to_string(dtype));
   }
   return line + "others in the dtype of their first input";

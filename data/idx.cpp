@@ -144,7 +144,7 @@ std::filesystem::path find_idx_file(const std::filesystem::path& folder, std::st
   }
   check(!error || error == std::errc::no_such_file_or_directory, "idx", "cannot read {}: {}", folder.string(),
         error.message());
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   if (found.size() == 2 && found[1] == found[0] + ".gz") {
     found.pop_back();  // the same file, packed and unpacked
   }
@@ -164,7 +164,7 @@ void transpose(IdxArray& images) {
         image[static_cast<size_t>(x * height + y)] = first[y * width + x];
       }
     }
-    std::copy(image.begin(), image.end(), first);
+    std::ranges::copy(image, first);
   }
   std::swap(images.sizes[1], images.sizes[2]);
 }
@@ -242,7 +242,7 @@ std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
   for (const auto& labels : {train.labels, test.labels}) {
     if (!labels.empty()) {
       const IdxArray array = read_idx(labels, /* rank= */ 1);
-      largest = std::max<int64_t>(largest, *std::max_element(array.values.begin(), array.values.end()));
+      largest = std::max<int64_t>(largest, *std::ranges::max_element(array.values));
     }
   }
   for (int64_t label = 0; label <= largest; ++label) {

@@ -45,7 +45,7 @@ bool is_space(char c) {
 }
 
 bool is_text(std::string_view bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](char c) {
+  return std::ranges::all_of(bytes, [](char c) {
     const auto code = static_cast<unsigned char>(c);
     return code >= ' ' ? code != 0x7F : is_space(c);
   });

@@ -115,7 +115,7 @@ Image contact_sheet(std::span<const Image> images, const ContactSheetOptions& op
       columns, cell_height, cell_width);
   Image sheet;
   sheet.set_size(rows * cell_height + options.gap, columns * cell_width + options.gap, 3);
-  std::fill(sheet.pixels.begin(), sheet.pixels.end(), uint8_t{255});
+  std::ranges::fill(sheet.pixels, uint8_t{255});
   for (int64_t i = 0; i < count; ++i) {
     const Image& image = images[static_cast<size_t>(i)];
     const int64_t top = i / columns * cell_height + options.gap;

@@ -234,11 +234,11 @@ NpyHeader read_npy_header(std::string_view file, std::string_view text) {
   }
   Sizes of_memory = header.sizes;
   if (json["fortran_order"]) {
-    std::reverse(of_memory.begin(), of_memory.end());
+    std::ranges::reverse(of_memory);
   }
   header.strides = contiguous_strides(of_memory);
   if (json["fortran_order"]) {
-    std::reverse(header.strides.begin(), header.strides.end());
+    std::ranges::reverse(header.strides);
   }
   return header;
 }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "core/device_functions.h"
 #include "core/parallel.h"
 #include "core/simd/target.h"
@@ -82,7 +83,7 @@ std::vector<std::string> cpu_instruction_sets() {
   std::vector<std::string> found;
   std::istringstream in(flags);
   for (std::string flag; in >> flag;) {
-    if (std::find(kInteresting.begin(), kInteresting.end(), flag) != kInteresting.end()) {
+    if (is_in(kInteresting, flag)) {
       found.push_back(flag);
     }
   }
@@ -134,11 +135,9 @@ int64_t usable_cores() {
 }
 
 Json plugins_to_json(const std::vector<nn::PluginRecord>& plugins) {
-  Json list = Json::array();
-  for (const nn::PluginRecord& plugin : plugins) {
-    list.push_back({{"file", plugin.file}, {"sha256", plugin.sha256}, {"norms", plugin.norms}});
-  }
-  return list;
+  return mapped(plugins, [](const nn::PluginRecord& plugin) {
+    return Json{{"file", plugin.file}, {"sha256", plugin.sha256}, {"norms", plugin.norms}};
+  });
 }
 
 }  // namespace
@@ -182,7 +181,7 @@ Environment environment() {
       result.libraries.emplace_back(name, text);
     }
   }
-  std::sort(result.libraries.begin(), result.libraries.end());
+  std::ranges::sort(result.libraries);
   return result;
 }
 
@@ -261,13 +260,11 @@ std::string plugins_json(const std::vector<nn::PluginRecord>& plugins) {
 std::vector<nn::PluginRecord> plugins_from_json(const std::string& text, const std::string& where) {
   const nlohmann::json list = data::parse_json(where, "plugins", text);
   check(list.is_array(), where, "plugins: expected a list, got {}", data::json_excerpt(list));
-  std::vector<nn::PluginRecord> plugins;
-  for (const nlohmann::json& one : list) {
-    plugins.push_back({.file = data::json_field<std::string>(where, one, "file"),
-                       .sha256 = data::json_field<std::string>(where, one, "sha256"),
-                       .norms = data::json_field<std::vector<std::string>>(where, one, "norms")});
-  }
-  return plugins;
+  return mapped(list, [&](const nlohmann::json& one) {
+    return nn::PluginRecord{.file = data::json_field<std::string>(where, one, "file"),
+                            .sha256 = data::json_field<std::string>(where, one, "sha256"),
+                            .norms = data::json_field<std::vector<std::string>>(where, one, "norms")};
+  });
 }
 
 std::string plugins_text(const std::vector<nn::PluginRecord>& plugins) {

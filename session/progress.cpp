@@ -137,7 +137,7 @@ double median(std::vector<double> values) {
   if (values.empty()) {
     return 0;
   }
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }

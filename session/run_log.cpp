@@ -268,10 +268,10 @@ std::vector<std::string> whole_lines(std::string_view op, const std::filesystem:
 std::vector<std::string> csv_rows(std::string_view op, const std::filesystem::path& earlier, const std::string& header,
                                   const std::function<bool(const std::string& row)>& counts) {
   std::vector<std::string> rows{header};
-  const auto commas = std::count(header.begin(), header.end(), ',');
+  const auto commas = std::ranges::count(header, ',');
   const std::vector<std::string> lines = whole_lines(op, earlier);
   for (size_t i = 1; i < lines.size(); ++i) {
-    if (std::count(lines[i].begin(), lines[i].end(), ',') != commas || !counts(lines[i])) {
+    if (std::ranges::count(lines[i], ',') != commas || !counts(lines[i])) {
       break;
     }
     rows.push_back(lines[i]);

@@ -228,7 +228,7 @@ std::vector<Norm*> norms_to_recalibrate(Model& model) {
 }  // namespace
 
 int64_t count_right(const ImageBits& bits) {
-  return std::count(bits.begin(), bits.end(), true);
+  return std::ranges::count(bits, true);
 }
 
 std::string to_hex(const ImageBits& bits) {
@@ -328,10 +328,8 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
   const nn::Modes modes(model);
   model.eval();
-  std::vector<std::unique_ptr<Population>> norms;
-  for (nn::BatchNorm* norm : norms_to_recalibrate<nn::BatchNorm>(model)) {
-    norms.push_back(std::make_unique<Population>(*norm));
-  }
+  const auto norms = mapped(norms_to_recalibrate<nn::BatchNorm>(model),
+                            [](nn::BatchNorm* norm) { return std::make_unique<Population>(*norm); });
   const Device device = model.device();
   const Tensors parameters = model.parameters();
   const DType dtype = parameters.empty() ? DType::float32 : parameters.front().dtype();

@@ -124,10 +124,7 @@ int64_t bytes_of_gradients(const TrainingState& run) {
 }  // namespace
 
 void freeze(nn::Module& model, const Recipe& recipe) {
-  std::vector<nn::FreezePattern> patterns;
-  for (const std::string& pattern : recipe.freeze) {
-    patterns.push_back({.pattern = pattern});
-  }
+  auto patterns = mapped(recipe.freeze, [](const std::string& one) { return nn::FreezePattern{.pattern = one}; });
   if (!recipe.norm_policy.empty()) {
     const nn::NormPolicy policy = nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
     patterns.insert(patterns.end(), policy.freeze.begin(), policy.freeze.end());

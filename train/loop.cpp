@@ -118,7 +118,7 @@ std::vector<std::string> graph_mode_names() {
 
 GraphMode graph_mode_from_string(const std::string& name) {
   const std::vector<std::string> names = graph_mode_names();
-  const auto found = std::find(names.begin(), names.end(), name);
+  const auto found = std::ranges::find(names, name);
   check(found != names.end(), "train", "cuda-graph: {}", unknown_name("mode", name, names));
   return static_cast<GraphMode>(found - names.begin());
 }
@@ -184,11 +184,10 @@ bool StepGraph::is_whole(const std::vector<data::Batch>& batches) const {
 }
 
 bool StepGraph::fit(const std::vector<data::Batch>& batches) const {
-  return std::equal(batches.begin(), batches.end(), inputs_.begin(), inputs_.end(),
-                    [](const data::Batch& a, const data::Batch& b) {
-                      return a.images.sizes() == b.images.sizes() && a.images.strides() == b.images.strides() &&
-                             lie_alike(a.labels, b.labels) && lie_alike(a.targets, b.targets);
-                    });
+  return std::ranges::equal(batches, inputs_, [](const data::Batch& a, const data::Batch& b) {
+    return a.images.sizes() == b.images.sizes() && a.images.strides() == b.images.strides() &&
+           lie_alike(a.labels, b.labels) && lie_alike(a.targets, b.targets);
+  });
 }
 
 bool StepGraph::prepare(const std::vector<data::Batch>& batches) {

@@ -57,12 +57,8 @@ std::vector<LayerBytes> LayerNodes::saved(const Tape& tape) const {
       }
     }
   }
-  std::vector<LayerBytes> layers;
-  for (const auto& [layer, sum] : bytes) {
-    layers.push_back({.layer = layer, .bytes = sum});
-  }
-  std::stable_sort(layers.begin(), layers.end(),
-                   [](const LayerBytes& a, const LayerBytes& b) { return a.bytes > b.bytes; });
+  auto layers = mapped(bytes, [](const auto& one) { return LayerBytes{.layer = one.first, .bytes = one.second}; });
+  std::ranges::stable_sort(layers, [](const LayerBytes& a, const LayerBytes& b) { return a.bytes > b.bytes; });
   return layers;
 }
 

@@ -1,6 +1,7 @@
 #include "train/recipe_option.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/parse_number.h"
 #include "base/toml_lines.h"
@@ -100,7 +101,7 @@ RecipeOption::RecipeOption(std::string long_name, RecipeField its_field, std::st
   expected = (expected.empty() ? usual : expected) + (may_be_absent() && !is_list() ? ", or none" : "");
   if (key.empty()) {
     key = name;
-    std::replace(key.begin(), key.end(), '-', '_');
+    std::ranges::replace(key, '-', '_');
   }
 }
 
@@ -177,7 +178,7 @@ std::string RecipeOption::toml(const Recipe& recipe) const {
   Words words = items(recipe);
   const auto* number = std::get_if<NumberField<uint64_t>>(&field);
   if (is_text() || (number != nullptr && !std::in_range<int64_t>(recipe.*(number->at)))) {
-    std::transform(words.begin(), words.end(), words.begin(), toml_string);
+    words = mapped(words, toml_string);
   }
   return words.empty() || !is_list() ? fmt::format("{}", fmt::join(words, ""))
                                      : fmt::format("[{}]", fmt::join(words, ", "));
@@ -225,14 +226,13 @@ void RecipeOption::check_value(const Recipe& recipe) const {
     const Words known = names();
     const std::string& text = recipe.*(std::get<TextField>(field).at);
     const std::string value = kind == "model" ? models::network_of(text) : text;
-    check(std::find(known.begin(), known.end(), value) != known.end(), "train", "{}{}",
-          kind == "name" ? name + ": " : "", unknown_name(kind, value, known));
+    check(is_in(known, value), "train", "{}{}", kind == "name" ? name + ": " : "", unknown_name(kind, value, known));
   }
 }
 
 const RecipeOption* find_recipe_option(std::string_view name) {
   const std::vector<RecipeOption>& all = recipe_options();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const RecipeOption& one) { return one.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const RecipeOption& one) { return one.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -270,8 +270,7 @@ std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<
   std::vector<std::string> lines;
   for (const RecipeOption& option : recipe_options()) {
     const bool off = option.needs.is_given != nullptr && !option.needs.is_given(recipe);
-    const bool meant = option.items(recipe) != option.items(defaults) ||
-                       std::find(given.begin(), given.end(), option.name) != given.end();
+    const bool meant = option.items(recipe) != option.items(defaults) || is_in(given, option.name);
     if (off && meant) {
       lines.push_back(fmt::format("{} has no effect without {}", option.name, option.needs.name));
     }

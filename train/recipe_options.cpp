@@ -1,3 +1,4 @@
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "data/augment/mix.h"
 #include "data/augment/rectangles.h"
@@ -116,8 +117,7 @@ std::vector<std::string> placement_names() {
 
 void check_placement(const std::string& text) {
   const std::vector<std::string> names = placement_names();
-  check(std::ranges::find(names, text) != names.end(), "train", "norm-placement: {}",
-        unknown_name("placement", text, names));
+  check(is_in(names, text), "train", "norm-placement: {}", unknown_name("placement", text, names));
 }
 
 void check_qk_norm(const std::string& text) {

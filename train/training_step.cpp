@@ -51,11 +51,7 @@ Tensor forward(TrainingState& run, const data::Batch& batch) {
 
 /// The running statistics, which a step changes before its update.
 Tensors buffers_of(const nn::Module& model) {
-  Tensors buffers;
-  for (const auto& [name, x] : model.named_buffers()) {
-    buffers.push_back(x.detach());
-  }
-  return buffers;
+  return mapped(model.named_buffers(), [](const auto& buffer) { return buffer.second.detach(); });
 }
 
 /// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by

@@ -467,10 +467,7 @@ Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, 
   }
   newest.metric.reset();
   newest.best.reset();
-  std::vector<std::string> names;
-  for (const std::filesystem::path& file : files) {
-    names.push_back(file.string());
-  }
+  const auto names = mapped(files, [](const std::filesystem::path& file) { return file.string(); });
   newest.options[kAveragedKey] = fmt::format("{}", fmt::join(names, ", "));
   return newest;
 }

@@ -27,7 +27,7 @@ namespace norma::lab::bench {
 namespace {
 
 void check_known(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
-  check(std::find(known.begin(), known.end(), name) != known.end(), "bench", "{}", unknown_name(what, name, known));
+  check(is_in(known, name), "bench", "{}", unknown_name(what, name, known));
 }
 
 bool is_pattern(const std::string& text) {
@@ -479,7 +479,7 @@ void check_options(const BenchOptions& options) {
   check_range(op, "num-classes", options.num_classes, train::ranges::kClasses);
   check_range(op, "num-warm-iter", options.warm_steps, train::ranges::kStepsOrNone);
   check_range(op, "num-bench-iter", options.steps, train::ranges::kSteps);
-  check(!options.fold || std::find(options.modes.begin(), options.modes.end(), Mode::infer) != options.modes.end(), op,
+  check(!options.fold || is_in(options.modes, Mode::infer), op,
         "fold: expected --bench infer or both, since training needs the norms");
   check(!(options.alternate && options.retry), op,
         "alternate: expected no --retry beside it, since rows that take turns have one batch size");

@@ -81,8 +81,7 @@ Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts,
   for (auto& [key, line] : lines) {
     detail.lines.push_back(std::move(line));
   }
-  std::stable_sort(detail.lines.begin(), detail.lines.end(),
-                   [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
+  std::ranges::stable_sort(detail.lines, [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
   return detail;
 }
 

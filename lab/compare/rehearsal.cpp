@@ -56,8 +56,7 @@ class Rehearsal {
     key.seed = 0;
     key.lr = 0;
     key.batch_size = std::min<int64_t>(fewest_images(cell, recipe), 2);
-    const auto known =
-        std::find_if(networks_.begin(), networks_.end(), [&](const Tried& other) { return other.settings == key; });
+    const auto known = std::ranges::find_if(networks_, [&](const Tried& other) { return other.settings == key; });
     if (known != networks_.end()) {
       return known->refusal;
     }

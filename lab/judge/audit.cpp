@@ -217,8 +217,7 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
 
 /// Adds `what`, once.
 void omit(Audit& audit, const std::string& what, const std::string& reason) {
-  const auto same = [&](const Omission& omission) { return omission.what == what; };
-  if (std::none_of(audit.omissions.begin(), audit.omissions.end(), same)) {
+  if (!is_in(audit.omissions, what, &Omission::what)) {
     audit.omissions.push_back({what, reason});
   }
 }
@@ -227,7 +226,7 @@ void omit(Audit& audit, const std::string& what, const std::string& reason) {
 
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick) {
   std::vector<Statistics> kinds = statistics;
-  kinds.erase(std::remove(kinds.begin(), kinds.end(), Statistics::stable), kinds.end());
+  std::erase(kinds, Statistics::stable);
   kinds.insert(kinds.begin(), Statistics::stable);
   std::vector<Cost> costs;
   for (const WalkInput& input : kWalkInputs) {
@@ -282,8 +281,8 @@ const std::array<std::string, 3>& step_quantities() {
 
 void check_convolutions() {
   const std::vector<std::string> known = conv2d_implementations();
-  check(std::find(known.begin(), known.end(), "winograd_4x4") != known.end(), "audit",
-        "convolutions: expected a device with Winograd's convolutions, got {}", to_string(default_device()));
+  check(is_in(known, "winograd_4x4"), "audit", "convolutions: expected a device with Winograd's convolutions, got {}",
+        to_string(default_device()));
 }
 
 std::vector<ConvolutionErrors> measure_convolutions(bool quick,
@@ -340,7 +339,7 @@ std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<voi
       found.push_back({what, MemoryFormat::channels_last, implementations[i], {}});
       for (size_t quantity = 0; quantity < 3; ++quantity) {
         std::vector<double>& of_seeds = errors[i][quantity];
-        std::sort(of_seeds.begin(), of_seeds.end());
+        std::ranges::sort(of_seeds);
         found.back().errors[quantity] = of_seeds[of_seeds.size() / 4];
       }
     }

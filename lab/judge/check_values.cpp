@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/parallel.h"
@@ -147,10 +148,7 @@ void check_moved(const std::string& name, const std::vector<double>& old, const 
 std::string check_that_evaluation_follows(const Subject& subject, const Tensor& x) {
   const auto layer = subject.make(x);
   const nn::NamedTensors buffers = layer->named_buffers();
-  std::vector<Tensor> at_first;
-  for (const auto& [name, buffer] : buffers) {
-    at_first.push_back(copy_of(buffer));
-  }
+  const auto at_first = mapped(buffers, [](const auto& buffer) { return copy_of(buffer.second); });
   const auto distance_after = [&](int passes) {
     Tensor in_training;
     layer->train();
@@ -418,7 +416,7 @@ Finding check_running_statistics(const Subject& subject) {
     return moved.empty() ? Finding{CheckOutcome::noted, "there are none"} : Finding{CheckOutcome::passed, moved};
   }
   const std::vector<std::string>& options = nn::norm_definition(subject.choice.name).options;
-  const bool takes_momentum = std::find(options.begin(), options.end(), "momentum") != options.end();
+  const bool takes_momentum = is_in(options, "momentum");
   constexpr double kMomentum = 0.2;
   Subject tried = subject;
   if (takes_momentum) {

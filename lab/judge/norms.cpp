@@ -159,7 +159,7 @@ std::shared_ptr<nn::Module> layer_for(const Norm& norm, const Inputs& inputs, St
   for (const auto& [option, value] : {std::pair("eps", fmt::format("{}", inputs.eps)),
                                       {"statistics", std::string(to_string(statistics))},
                                       {"track_running_stats", "false"}}) {
-    if (std::ranges::find(known, option) != known.end()) {
+    if (is_in(known, option)) {
       choice.options[option] = value;
     }
   }
@@ -401,9 +401,7 @@ Results apply(const Norm& norm, const Inputs& inputs, Statistics statistics, Lay
   Tensors leaves;
   Tensor y;
   if (norm.apply) {
-    for (const auto& [name, parameter] : inputs.parameters) {
-      leaves.push_back(parameter.detach().set_requires_grad());
-    }
+    leaves = mapped(inputs.parameters, [](const auto& one) { return one.second.detach().set_requires_grad(); });
     y = norm.apply(x, leaves, statistics, inputs.eps);
   } else {
     const std::shared_ptr<nn::Module> layer = layer_for(norm, inputs, statistics);
@@ -415,9 +413,7 @@ Results apply(const Norm& norm, const Inputs& inputs, Statistics statistics, Lay
   }
   y.backward(in_layout(inputs.dy, layout));
   Results results{.y = y.detach(), .dx = x.grad(), .gradients = {}};
-  for (const Tensor& leaf : leaves) {
-    results.gradients.push_back(leaf.grad());
-  }
+  results.gradients = mapped(leaves, [](const Tensor& leaf) { return leaf.grad(); });
   return results;
 }
 

@@ -36,7 +36,7 @@ class References {
   /// The reference of the norms in a group; "" if there is none.
   const std::string& of(const Settings& settings) {
     const Settings group = timing_group(settings);
-    const auto known = std::ranges::find(known_, group, [](const auto& one) { return one.first; });
+    const auto known = std::ranges::find(known_, group, &std::pair<Settings, std::string>::first);
     return known != known_.end() ? known->second
                                  : known_.emplace_back(group, reference_of(norms_of(comparison_, group))).second;
   }
@@ -243,8 +243,7 @@ int64_t accuracy_tests(const Comparison& comparison) {
 
 int64_t image_tests(const Comparison& comparison) {
   References references(comparison);
-  return std::count_if(comparison.cells.begin(), comparison.cells.end(),
-                       [&](const Cell& cell) { return references.has_other(cell); });
+  return std::ranges::count_if(comparison.cells, [&](const Cell& cell) { return references.has_other(cell); });
 }
 
 int64_t tax_tests(const Comparison& comparison) {
@@ -268,7 +267,7 @@ void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
   for (Row& row : rows) {
     if (references.has_other(row)) {
       const std::string& reference = references.of(row);
-      const auto batch = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
+      const auto batch = std::ranges::find_if(rows, [&](const Row& other) {
         return other.norm == reference && comparison_group(other) == comparison_group(row);
       });
       if (batch != rows.end()) {  // the reference may lack this learning rate

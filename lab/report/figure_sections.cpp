@@ -139,12 +139,8 @@ double seconds_of_runs(const PageRow& row) {
 }
 
 std::optional<Figure> time_chart(const PageGroup& group, const std::string& id) {
-  std::vector<const PageRow*> rows;
-  for (const PageRow& row : group.rows) {
-    if (row.row.finished > 0) {
-      rows.push_back(&row);
-    }
-  }
+  auto rows = mapped(group.rows, [](const PageRow& row) { return &row; });
+  std::erase_if(rows, [](const PageRow* row) { return row->row.finished == 0; });
   if (rows.size() < 2) {
     return std::nullopt;
   }

@@ -201,12 +201,8 @@ struct Drawing {
 
 /// The samples of a run that have dynamics, with their steps.
 std::vector<const HealthSample*> samples_of(const NamedTelemetry& run) {
-  std::vector<const HealthSample*> samples;
-  for (const HealthSample& sample : run.telemetry->health) {
-    if (sample.dynamics) {
-      samples.push_back(&sample);
-    }
-  }
+  auto samples = mapped(run.telemetry->health, [](const HealthSample& sample) { return &sample; });
+  std::erase_if(samples, [](const HealthSample* sample) { return !sample->dynamics; });
   return samples;
 }
 
@@ -414,11 +410,7 @@ std::vector<Block> missing_parts(const std::vector<NamedTelemetry>& runs) {
       labels[text] += fmt::format("{}{} with {}", labels[text].empty() ? "" : ", ", run.group, run.label);
     }
   }
-  std::vector<Block> notes;
-  for (const auto& [text, networks] : labels) {
-    notes.emplace_back(Note{fmt::format("{}: {}.", networks, text)});
-  }
-  return notes;
+  return mapped(labels, [](const auto& one) { return Block(Note{fmt::format("{}: {}.", one.second, one.first)}); });
 }
 
 }  // namespace

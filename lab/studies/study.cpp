@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/parse_number.h"
 #include "base/toml_lines.h"
@@ -46,10 +47,7 @@ std::string text_in(const TomlLine& line) {
 }
 
 std::vector<std::string> words_of(const TomlLine& line) {
-  std::vector<std::string> words;
-  for (const TomlScalar& value : line.list.value_or(std::vector<TomlScalar>())) {
-    words.push_back(word_of(value));
-  }
+  const auto words = mapped(line.list.value_or(std::vector<TomlScalar>()), word_of);
   check(!words.empty() && std::ranges::none_of(words, &std::string::empty), kOp,
         "{}: {}: expected a list of texts or numbers", line.value_place, line.key);
   return words;
@@ -134,8 +132,7 @@ class ExpectationReader {
     if (or_lr) {
       known.emplace_back("lr");
     }
-    check(std::ranges::find(known, name) != known.end(), kOp, "{}: expect: {}", place_,
-          unknown_name("axis", name, known));
+    check(is_in(known, name), kOp, "{}: expect: {}", place_, unknown_name("axis", name, known));
   }
 
   /// "batch lr=0.05 weight-decay=0.02"
@@ -234,7 +231,7 @@ Study study_from_toml(std::string_view text, const std::string& source, std::str
     key->take(line, study, claim);
     given.push_back(line.key);
   }
-  const auto has = [&](std::string_view key) { return std::ranges::find(given, key) != given.end(); };
+  const auto has = [&](std::string_view key) { return is_in(given, key); };
   for (const std::string_view needed : {"question", "models", "norms"}) {
     check(has(needed), kOp, "{}: expected a line '{} = …', got none", source, needed);
   }

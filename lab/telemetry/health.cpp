@@ -111,11 +111,11 @@ Extremes extremes_of(const Tensor& x) {
       }
     });
   }
-  const B most = *std::max_element(largest.begin(), largest.end());
+  const B most = *std::ranges::max_element(largest);
   return {.largest = non_finite > 0 ? std::numeric_limits<double>::quiet_NaN()
                                     : static_cast<double>(static_cast<compute_t<T>>(std::bit_cast<T>(most))),
           .non_finite = non_finite,
-          .dead = std::count(largest.begin(), largest.end(), B{0})};
+          .dead = std::ranges::count(largest, B{0})};
 }
 
 /// All axes but the channels'.
@@ -164,17 +164,15 @@ Extremes extremes_on_host(const Tensor& x) {
 
 Extremes extremes_by_ops(const Tensor& x) {
   const std::vector<double> largest = max(abs(x), axes_within_channel(x)).to_vector<double>();
-  if (!std::all_of(largest.begin(), largest.end(), [](double value) { return std::isfinite(value); })) {
+  if (!std::ranges::all_of(largest, [](double value) { return std::isfinite(value); })) {
     return extremes_on_host(x);
   }
-  return {.largest = *std::max_element(largest.begin(), largest.end()),
-          .non_finite = 0,
-          .dead = std::count(largest.begin(), largest.end(), 0.0)};
+  return {.largest = *std::ranges::max_element(largest), .non_finite = 0, .dead = std::ranges::count(largest, 0.0)};
 }
 
 ParameterSpread spread_of(const Tensor& x) {
   const std::vector<double> values = x.to_vector<double>();
-  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  const auto [least, most] = std::ranges::minmax_element(values);
   const auto count = static_cast<double>(values.size());
   double mean = 0;
   for (const double value : values) {

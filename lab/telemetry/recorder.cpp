@@ -1,6 +1,7 @@
 #include "lab/telemetry/recorder.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"
@@ -133,12 +134,8 @@ double TelemetryRecorder::seconds_since_start() const {
 }
 
 nlohmann::ordered_json TelemetryRecorder::state() const {
-  nlohmann::ordered_json times = nlohmann::ordered_json::array();
-  for (const StepTime& time : times_) {
-    times.push_back(step_time_to_json(time));
-  }
   return {{"record", telemetry_to_json(record_)},
-          {"times", std::move(times)},
+          {"times", mapped(times_, step_time_to_json)},
           {"seconds", seconds_since_start()},
           {"step_seconds", step_seconds_},
           {"looked_into", looked_into_},
@@ -160,9 +157,7 @@ void TelemetryRecorder::resume(const nlohmann::json& state, const std::string& w
   check(state.contains("record") && state.contains("times") && state["times"].is_array(), where,
         "record, times: missing");
   record_ = telemetry_from_json(state["record"], where);
-  for (const nlohmann::json& time : state["times"]) {
-    times_.push_back(step_time_from_json(time, where + ": times"));
-  }
+  times_ = mapped(state["times"], [&](const auto& time) { return step_time_from_json(time, where + ": times"); });
   resumed_ = true;
 }
 
@@ -193,11 +188,7 @@ StepTime TelemetryRecorder::step_time() const {
   if (times_.empty()) {
     return {};
   }
-  std::vector<double> totals;
-  for (const StepTime& time : times_) {
-    totals.push_back(time.total());
-  }
-  StepTime middle = times_[bench::median_index(totals)];
+  StepTime middle = times_[bench::median_index(mapped(times_, &StepTime::total))];
   middle.samples = static_cast<int64_t>(times_.size());
   return middle;
 }

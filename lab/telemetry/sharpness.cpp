@@ -1,6 +1,7 @@
 #include "lab/telemetry/sharpness.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "core/autocast.h"
 #include "core/copy.h"
@@ -219,12 +220,7 @@ Sharpness sharpness_of(const nn::Module& model, const std::function<Tensor()>& l
   const auto start = Clock::now();
   {
     const Kept kept(model);
-    Tensors parameters;
-    for (const Tensor& x : model.parameters()) {
-      if (x.requires_grad()) {
-        parameters.push_back(x);
-      }
-    }
+    const Tensors parameters = filtered(model.parameters(), &Tensor::requires_grad);
     try {
       found = largest_eigenvalue(parameters, loss, options);
       check(std::isfinite(found.value), "sharpness", "expected a finite loss and Hessian, got {}", found.value);
