@@ -1,3 +1,4 @@
+#include "base/not_copied.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/processes.h"
@@ -151,14 +152,12 @@ int measure(const State& state, const std::shared_ptr<parallel::ProcessGroup>& g
 }
 
 /// Memory that another program writes as a file, and which ends with this one.
-class Letter {
+class Letter : NotCopied {
  public:
   Letter() : file_(::memfd_create("norma-bench", 0)) {
     check(file_ >= 0, "bench", "procs: the system gives no memory for a result");
   }
   ~Letter() { ::close(file_); }
-  Letter(const Letter&) = delete;
-  Letter& operator=(const Letter&) = delete;
 
   [[nodiscard]] std::string name() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_); }
   [[nodiscard]] std::string text() const {

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/not_copied.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/processes.h"
@@ -50,15 +51,13 @@ namespace norma::cli {
 namespace {
 
 /// A folder for temporary files, which is removed with the object.
-class ScratchFolder {
+class ScratchFolder : NotCopied {
  public:
   /// A new one in TMPDIR. `op` begins the text of an Error.
   explicit ScratchFolder(const std::string& op);
   /// This one, made anew.
   ScratchFolder(const std::string& op, std::filesystem::path path);
   ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:

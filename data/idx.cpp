@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/not_copied.h"
 #include "data/atomic_file.h"
 #include "data/dataset.h"
 
@@ -30,7 +31,7 @@ uint32_t big_endian(const uint8_t* bytes) {
 }
 
 /// A file that is unpacked if gzip has packed it.
-class Unpacked {
+class Unpacked : NotCopied {
  public:
   explicit Unpacked(const std::filesystem::path& file) {
     const InputFile readable("idx", file, kMaxBytes);  // has texts for what is no file
@@ -38,8 +39,6 @@ class Unpacked {
     check(file_ != nullptr, "idx", "no memory to unpack {}", file.string());
   }
   ~Unpacked() { ::gzclose(file_); }
-  Unpacked(const Unpacked&) = delete;
-  Unpacked& operator=(const Unpacked&) = delete;
 
   /// Fills `bytes` and returns how many there were: fewer only at the end of the file.
   size_t read(std::span<uint8_t> bytes) {

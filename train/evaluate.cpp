@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
@@ -161,7 +162,7 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
 /// Puts a batch norm into training, and collects mean and variance of its inputs. At the end its buffers return: those
 /// before, or after keep() the new statistics. The number of batches, which a schedule of batch renorm follows, is that
 /// before in any case. Batch renorm would correct towards other statistics, so it gets the bounds of a batch norm.
-class Population {
+class Population : NotCopied {
  public:
   explicit Population(nn::BatchNorm& norm) : norm_(norm), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
     for (const auto& [name, buffer] : norm.named_buffers()) {
@@ -183,8 +184,6 @@ class Population {
       renorm_->set_bounds(r_max_, d_max_);
     }
   }
-  Population(const Population&) = delete;
-  Population& operator=(const Population&) = delete;
 
   void keep() {
     for (const auto& [buffer, values] : returning_) {

@@ -1,6 +1,7 @@
 #include "train/freeze.h"
 
 #include "base/error.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/device.h"
@@ -37,7 +38,7 @@ std::string shortened(const std::string& hash) {
 }
 
 /// While it lives, nothing of a network is frozen.
-class Thawed {
+class Thawed : NotCopied {
  public:
   explicit Thawed(nn::Module& model) {
     for (auto& [name, x] : model.named_parameters()) {
@@ -62,8 +63,6 @@ class Thawed {
       module->freeze_statistics();
     }
   }
-  Thawed(const Thawed&) = delete;
-  Thawed& operator=(const Thawed&) = delete;
 
  private:
   Tensors parameters_;
@@ -71,7 +70,7 @@ class Thawed {
 };
 
 /// Brings back at its end what a step without an update changes.
-class Untouched {
+class Untouched : NotCopied {
  public:
   explicit Untouched(TrainingState& run) : run_(run), random_(default_generator()) {
     for (const auto& [name, x] : run.model->named_buffers()) {
@@ -88,8 +87,6 @@ class Untouched {
     default_generator() = random_;
     allocator(run_.model->device()).empty_cache();
   }
-  Untouched(const Untouched&) = delete;
-  Untouched& operator=(const Untouched&) = delete;
 
  private:
   TrainingState& run_;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
@@ -38,7 +39,7 @@ void set(const Tensor& x, const Tensor& to) {
 
 /// The batches of a run with their images on the device. They travel there while the device makes the step before,
 /// where it can do both.
-class BatchFeed {
+class BatchFeed : NotCopied {
  public:
   using Load = std::function<std::optional<data::Batch>()>;
 
@@ -48,8 +49,6 @@ class BatchFeed {
     steps_.set_before_waiting([this] { send_next(); });
   }
   ~BatchFeed() { steps_.set_before_waiting(nullptr); }
-  BatchFeed(const BatchFeed&) = delete;
-  BatchFeed& operator=(const BatchFeed&) = delete;
 
   /// The next batch; none at the end.
   std::optional<data::Batch> next() {

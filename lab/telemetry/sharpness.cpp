@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/lists.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/autocast.h"
 #include "core/copy.h"
@@ -169,7 +170,7 @@ Parts start_vector(const Tensors& parameters) {
 }
 
 /// Keeps the buffers of a network and the default generator, and restores them at the end of the scope.
-class Kept {
+class Kept : NotCopied {
  public:
   explicit Kept(const nn::Module& model) {
     for (const auto& [name, x] : model.named_buffers()) {
@@ -185,8 +186,6 @@ class Kept {
     }
     default_generator() = random_;
   }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
 
  private:
   Tensors buffers_;
