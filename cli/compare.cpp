@@ -207,7 +207,6 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   for (const train::OptionRow& row : lab::option_rows(state->request)) {
     cli::add(app, row);
   }
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -297,7 +297,6 @@ Command add_eval(CLI::App& program) {
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
-  state->running.add_plugin(app);
   state->running.add(app);
   state->model = option_of(app, "--model");
   state->convert_norm = option_of(app, "--convert-norm");

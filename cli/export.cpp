@@ -454,7 +454,6 @@ Command add_export(CLI::App& program) {
             {.value = "K", .otherwise = std::to_string(state->num_classes)});
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::model, Part::network, Part::shape}, {"batch-size", "channels-last"});
-  state->running.add_plugin(app);
   state->running.add(app);
   state->model = option_of(app, "--model");
   return {&app, [state] { return run(*state); }};

@@ -25,6 +25,7 @@
 #include <algorithm>
 #include <system_error>
 #include <thread>
+#include <tuple>
 
 namespace norma::cli {
 
@@ -209,15 +210,14 @@ std::vector<train::OptionRow> RunOptions::rows(std::string_view command) {
 }
 
 void RunOptions::add(CLI::App& app) {
+  if (command_name(app) != "audit") {  // which knows its norms by their definitions
+    add_repeated(app, "--plugin", "the name of a file", plugins,
+                 "a shared library with norms of your own (docs/plugins.md); may be given several times",
+                 {.value = "FILE", .heading = "Network"});
+  }
   for (const train::OptionRow& row : rows(command_name(app))) {
     cli::add(app, row);
   }
-}
-
-void RunOptions::add_plugin(CLI::App& app) {
-  add_repeated(app, "--plugin", "the name of a file", plugins,
-               "a shared library with norms of your own (docs/plugins.md); may be given several times",
-               {.value = "FILE", .heading = "Network"});
 }
 
 std::string RunOptions::plugin_words() {
@@ -315,19 +315,13 @@ void warn_of_other_norm(std::string_view op, const Trained& trained, const train
   const auto norm_of = [&](const train::Recipe& of) {
     return of.norm.empty() ? models::own_norm(recipe.model) : of.norm;
   };
-  const std::string before = norm_of(trained.recipe);
-  const std::string now = norm_of(recipe);
-  if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
-    train::warn(op, "the weights were trained with norm {}, and {} takes them as they are: the network is another one",
-                before, now);
-  }
   const auto qk_norm_of = [](const train::Recipe& of) { return of.qk_norm.empty() ? "none" : of.qk_norm; };
-  const std::string qk_before = qk_norm_of(trained.recipe);
-  const std::string qk_now = qk_norm_of(recipe);
-  if (trained.of_run && models::complete_norm(recipe.model, qk_before) != models::complete_norm(recipe.model, qk_now)) {
-    train::warn(op,
-                "the weights were trained with qk-norm {}, and {} takes them as they are: the network is another one",
-                qk_before, qk_now);
+  for (const auto& [option, before, now] : {std::tuple("norm", norm_of(trained.recipe), norm_of(recipe)),
+                                            std::tuple("qk-norm", qk_norm_of(trained.recipe), qk_norm_of(recipe))}) {
+    if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
+      train::warn(op, "the weights were trained with {} {}, and {} takes them as they are: the network is another one",
+                  option, before, now);
+    }
   }
 }
 

@@ -131,7 +131,7 @@ int run_command(const std::vector<std::string>& words) {
   program.set_help_flag("-h,--help", "show this help");
   program.allow_extras();
   program.require_subcommand(0, 1);
-  program.formatter(std::make_shared<HelpFormatter>());
+  program.formatter(help_formatter());
   load_plugins(words);
   const std::string line = command_line(words);
   const std::vector<Command> commands = {add_compare(program, line), add_train(program),

@@ -158,7 +158,6 @@ Command add_run(CLI::App& program) {
            "channels of the input");
   add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4; ViT: 16",
            "ConvNeXt, ViT: size and stride of the first convolution");
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

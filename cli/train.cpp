@@ -357,7 +357,6 @@ Command add_train(CLI::App& program) {
              "print the plan, and the memory and time that it will take by a few steps, and write nothing",
              {.heading = "Running"});
   add_config(app, {.value = "FILE.toml", .heading = "Running"});
-  state->running.add_plugin(app);
   add_value(app, "--batch-size-per-process", train::ranges::kBatchSize, state->batch_size_per_process,
             "images of a batch in each process, in the place of --batch-size, which counts those of all",
             {.value = "N", .heading = "Running"});
