@@ -7,6 +7,7 @@
 #include "nn/sequential.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_set>
 #include <utility>
 
@@ -60,13 +61,8 @@ bool starts_with_path(const std::string& name, const std::string& parent) {
 }  // namespace
 
 std::string_view to_string(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::norm: return "norm";
-    case LayerKind::convolution: return "convolution";
-    case LayerKind::linear: return "linear";
-    case LayerKind::other: return "other";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"norm", "convolution", "linear", "other"};
+  return kNames.at(static_cast<size_t>(kind));
 }
 
 LayerTable::LayerTable(nn::Module& model) {
