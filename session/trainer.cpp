@@ -508,8 +508,7 @@ DryRun Trainer::dry_run() {
   result.memory.images = recipe.batch_size;
   result.memory.activations = seen.activations();
 
-  const int64_t test_images =
-      recipe.test_images > 0 ? std::min(recipe.test_images, run.test_set->info().size) : run.test_set->info().size;
+  const int64_t test_images = test_images_of(recipe, *run.test_set);
   Recipe part = recipe;
   part.test_images = std::min(test_images, kTestBatches * recipe.batch_size);
   data::Loader batches = make_test_loader(part, run.test_set, options_.workers, run.model->device());

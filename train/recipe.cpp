@@ -229,16 +229,20 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .part = part}};
 }
 
+int64_t test_images_of(const Recipe& recipe, const data::Dataset& dataset) {
+  const int64_t size = dataset.info().size;
+  return recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
+}
+
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                               Device device, const data::LoaderPart& part) {
   const data::Transform transform(dataset->info(), test_transform(recipe));
-  const int64_t size = dataset->info().size;
-  const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
-  const bool sorted = dataset->info().sorted_by_label;
+  const int64_t count = test_images_of(recipe, *dataset);
+  const bool takes_part = dataset->info().sorted_by_label && count < dataset->info().size;
   return {std::move(dataset),
           transform,
           {.batch_size = recipe.batch_size,
-           .shuffle = sorted && count < size,  // a part must have images of all classes; by seed 0 always the same
+           .shuffle = takes_part,  // it must have images of all classes; by seed 0 always the same
            .total_images = count,
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),

@@ -51,8 +51,7 @@ double step_seconds(bench::Step& step) {
 
 RunCost measure_run(const train::Recipe& recipe) {
   const auto test_set = train::make_dataset(recipe, data::Split::test);
-  const int64_t test_images =
-      recipe.test_images > 0 ? std::min(recipe.test_images, test_set->info().size) : test_set->info().size;
+  const int64_t test_images = train::test_images_of(recipe, *test_set);
   const int64_t classes = test_set->info().num_classes();
   RunCost cost{.epoch = train::make_dataset(recipe, data::Split::train)->info().size};
   {
@@ -231,10 +230,9 @@ class Estimate {
     if (is_new) {
       const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
       const auto test = train::make_dataset(recipe, data::Split::test);
-      known->second = {
-          .train = std::max<int64_t>(train::make_dataset(recipe, data::Split::train)->info().size, 1),
-          .test = recipe.test_images > 0 ? std::min(recipe.test_images, test->info().size) : test->info().size,
-          .classes = test->info().num_classes()};
+      known->second = {.train = std::max<int64_t>(train::make_dataset(recipe, data::Split::train)->info().size, 1),
+                       .test = train::test_images_of(recipe, *test),
+                       .classes = test->info().num_classes()};
     }
     return known->second;
   }

@@ -15,6 +15,10 @@ namespace {
 
 constexpr double kPoints = 100;
 
+double points_gained(const PairedRun& run) {
+  return kPoints * (run.norm->accuracy - run.reference->accuracy);
+}
+
 /// The mean accuracy of the references, in points.
 double mean_of_references(const std::vector<PairedRun>& runs) {
   double sum = 0;
@@ -175,8 +179,7 @@ Scatter scatter_of(const std::vector<PairedRun>& runs) {
   if (const std::vector<ImageDifferences> images = image_differences(runs); !images.empty()) {
     scatter = scatter_of(images);
   } else {
-    scatter = scatter_of(
-        mapped(runs, [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); }));
+    scatter = scatter_of(mapped(runs, points_gained));
   }
   const double reference = mean_of_references(runs);
   scatter.possible = {.low = -reference, .high = kPoints - reference};
@@ -195,8 +198,7 @@ Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<Pa
   }
   std::vector<double> differences;
   for (size_t i = 0; i < before.size(); ++i) {
-    const auto gain = [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); };
-    differences.push_back(gain(after[i]) - gain(before[i]));
+    differences.push_back(points_gained(after[i]) - points_gained(before[i]));
   }
   Scatter scatter = scatter_of(differences);
   if (before.empty()) {

@@ -84,14 +84,15 @@ std::vector<std::string> names_of(const std::vector<std::filesystem::path>& fold
   return names;
 }
 
+bool same_cells(const Comparison& a, const Comparison& b) {
+  const auto settings = [](const Cell& cell) -> const Settings& { return cell; };
+  return std::ranges::equal(a.cells, b.cells, {}, settings, settings);
+}
+
 bool same_comparison(const Comparison& a, const Comparison& b) {
-  const auto settings_of_cells = [](const Comparison& comparison) {
-    std::vector<Settings> settings(comparison.cells.begin(), comparison.cells.end());
-    return settings;
-  };
   return std::tie(a.date, a.command, a.environment.cpu, a.environment.memory) ==
              std::tie(b.date, b.command, b.environment.cpu, b.environment.memory) &&
-         settings_of_cells(a) == settings_of_cells(b);
+         same_cells(a, b);
 }
 
 bool is_one(const Parts& parts) {
@@ -133,8 +134,7 @@ std::string plan_difference(const Comparison& a, const Comparison& b) {
   if (const std::vector<std::string> lines = train::differences(a.recipe, recipe); !lines.empty()) {
     return lines.front();
   }
-  const auto settings = [](const Cell& cell) -> const Settings& { return cell; };
-  if (!std::ranges::equal(a.cells, b.cells, {}, settings, settings)) {
+  if (!same_cells(a, b)) {
     return fmt::format("models, norms, seeds or other axes, {} runs → {}", a.cells.size(), b.cells.size());
   }
   if (a.initial_sha256 != b.initial_sha256) {

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cmath>
 #include <iterator>
 #include <tuple>
@@ -228,25 +229,14 @@ std::string reference_of(const std::vector<std::string>& norms) {
 }
 
 std::string_view to_string(CellState state) {
-  switch (state) {
-    case CellState::pending: return "pending";
-    case CellState::finished: return "finished";
-    case CellState::failed: return "failed";
-    case CellState::interrupted: return "interrupted";
-    case CellState::elsewhere: return "elsewhere";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 5> kNames = {"pending", "finished", "failed", "interrupted", "elsewhere"};
+  return kNames.at(static_cast<size_t>(state));
 }
 
 std::string problem_of(const Cell& cell) {
-  switch (cell.state) {
-    case CellState::finished: break;
-    case CellState::failed: return "failed: " + cell.reason;
-    case CellState::interrupted: return "interrupted";
-    case CellState::pending: return "not started";
-    case CellState::elsewhere: return "in another part";
-  }
-  return "";
+  constexpr std::array kProblems = {"not started", "", "failed: ", "interrupted", "in another part"};
+  const std::string problem = kProblems.at(static_cast<size_t>(cell.state));
+  return cell.state == CellState::failed ? problem + cell.reason : problem;
 }
 
 std::vector<Row> summarize(const Comparison& comparison) {

@@ -12,9 +12,7 @@
 #include <map>
 #include <span>
 
-// The sections of a report as a page: their values for the template.
-
-// The sections of a report as GitHub's Markdown.
+// The sections of a report as a page, by their values for the template, and as GitHub's Markdown.
 
 namespace norma::lab {
 

@@ -125,10 +125,7 @@ class ExpectationReader {
   }
 
   void check_axis(const std::string& name, bool or_lr) const {
-    std::vector<std::string> known;
-    for (const OptionAxis& axis : option_axes()) {
-      known.emplace_back(axis.option);
-    }
+    auto known = mapped(option_axes(), [](const OptionAxis& axis) { return std::string(axis.option); });
     if (or_lr) {
       known.emplace_back("lr");
     }
@@ -225,9 +222,7 @@ Study study_from_toml(std::string_view text, const std::string& source, std::str
   std::vector<std::string> given;
   for (const TomlLine& line : parse_toml_lines(kOp, text, source, {.line = "key = value", .key = "key"})) {
     const auto key = std::ranges::find(known, line.key, &Key::name);
-    std::vector<std::string> names;
-    std::ranges::transform(known, std::back_inserter(names), &Key::name);
-    check(key != known.end(), kOp, "{}: {}", line.key_place, unknown_name("key", line.key, names));
+    check(key != known.end(), kOp, "{}: {}", line.key_place, unknown_name("key", line.key, mapped(known, &Key::name)));
     key->take(line, study, claim);
     given.push_back(line.key);
   }
@@ -250,25 +245,16 @@ Study study_from_toml(std::string_view text, const std::string& source, std::str
 }
 
 const std::vector<Study>& studies() {
-  static const std::vector<Study> all = [] {
-    std::vector<Study> made;
-    for (const StudyFile& file : study_files()) {
-      made.push_back(study_from_toml(file.text, fmt::format("{}.toml", file.name), std::string(file.name)));
-    }
-    return made;
-  }();
+  static const std::vector<Study> all = mapped(study_files(), [](const StudyFile& file) {
+    return study_from_toml(file.text, fmt::format("{}.toml", file.name), std::string(file.name));
+  });
   return all;
 }
 
 const Study& study_of(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Study& study : studies()) {
-    if (study.name == name) {
-      return study;
-    }
-    names.push_back(study.name);
-  }
-  fail(kOp, "{}", unknown_name("study", std::string(name), names));
+  const auto found = std::ranges::find(studies(), name, &Study::name);
+  check(found != studies().end(), kOp, "{}", unknown_name("study", name, mapped(studies(), &Study::name)));
+  return *found;
 }
 
 Study study_named(const std::string& name_or_file) {
