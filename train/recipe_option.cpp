@@ -37,13 +37,6 @@ std::vector<T> items_of(const std::vector<T>& values) {
   return values;
 }
 
-template <class T>
-bool parse(const std::string& word, const Range<T>& range, T& value) {
-  const std::optional<T> number = parse_number<T>(word);
-  value = number.value_or(T{});
-  return number && range.contains(value);
-}
-
 /// RecipeOption::take() for each kind of field.
 bool take_word(const SwitchField& field, const std::string& word, Recipe& recipe) {
   recipe.*(field.at) = word == "true";
@@ -69,12 +62,10 @@ bool take_word(const FileField& field, const std::string& word, Recipe& recipe) 
 template <class T>
 bool take_word(const NumberField<T>& field, const std::string& word, Recipe& recipe) {
   T& value = recipe.*(field.at);
-  if constexpr (std::is_arithmetic_v<T>) {
-    return parse(word, field.range, value);
-  } else if constexpr (requires { value.emplace(); }) {
-    return parse(word, field.range, value.emplace());
+  if constexpr (requires { value.emplace_back(); }) {
+    return into(value.emplace_back(), field.range)(word);
   } else {
-    return parse(word, field.range, value.emplace_back());
+    return into(value, field.range)(word);
   }
 }
 

@@ -109,10 +109,7 @@ void check_pool(const std::string& text) {
 }
 
 std::vector<std::string> placement_names() {
-  std::vector<std::string> names;
-  std::ranges::transform(nn::kNormPlacements, std::back_inserter(names),
-                         [](nn::NormPlacement one) { return std::string(nn::to_string(one)); });
-  return names;
+  return mapped(nn::kNormPlacements, [](nn::NormPlacement one) { return std::string(nn::to_string(one)); });
 }
 
 void check_placement(const std::string& text) {
