@@ -9,7 +9,6 @@
 #include "core/autocast.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry.h"
-#include "models/registry.h"
 #include "nn/plugin.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
@@ -221,10 +220,10 @@ std::string rates_text(const train::Trainer& trainer) {
 /// `recipe` is its recipe as lines of a file for --config.
 std::string dry_run_text(train::Trainer& trainer, const std::string& recipe_lines) {
   const train::Recipe& recipe = trainer.recipe();
-  const std::string norm = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
   std::string text = "recipe\n" + indented(recipe_lines);
-  text += dry_line("network", fmt::format("{}, {}: {} parameters", train::model_label(recipe.model, recipe),
-                                          train::norm_label(norm, recipe), trainer.model()->parameter_count()));
+  text += dry_line("network",
+                   fmt::format("{}, {}: {} parameters", train::model_label(recipe.model, recipe),
+                               train::norm_label(train::norm_of(recipe), recipe), trainer.model()->parameter_count()));
   const std::string begun = trainer.step() > 0 ? fmt::format("from step {} on, ", trainer.step() + 1) : "";
   text += dry_line("steps", fmt::format("{}{} of {} images, {} an epoch", begun, trainer.total_steps(),
                                         recipe.batch_size * recipe.grad_accum_steps, trainer.steps_per_epoch()));

@@ -205,8 +205,8 @@ Header read_header(InputFile& input, const std::string& file) {
 
 }  // namespace
 
-Tensor Safetensors::find(std::string_view name) const {
-  const auto found = std::ranges::find_if(tensors, [&](const auto& tensor) { return tensor.first == name; });
+Tensor tensor_named(const NamedTensors& tensors, std::string_view name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
   return found == tensors.end() ? Tensor() : found->second;
 }
 

@@ -47,7 +47,7 @@ bool is_same(const RecipeOption& option, const Recipe& a, const Recipe& b) {
 }
 
 Recipe with_norm(Recipe recipe) {
-  recipe.norm = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+  recipe.norm = norm_of(recipe);
   return recipe;
 }
 

@@ -229,6 +229,10 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .part = part}};
 }
 
+std::string norm_of(const Recipe& recipe) {
+  return recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+}
+
 int64_t test_images_of(const Recipe& recipe, const data::Dataset& dataset) {
   const int64_t size = dataset.info().size;
   return recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;

@@ -186,6 +186,8 @@ inline int64_t prefetched_batches(int workers) {
 /// it.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step = 0, Device device = kCpu, const data::LoaderPart& part = {});
+/// The norm of a recipe's network: the network's own one if the recipe names none.
+std::string norm_of(const Recipe& recipe);
 /// The number of test images that a run evaluates on.
 int64_t test_images_of(const Recipe& recipe, const data::Dataset& dataset);
 /// The test images in order, without augmentation. If a dataset is sorted by label, a part of it is drawn at random,

@@ -49,7 +49,7 @@ bool shares_batch_norm(const Recipe& recipe) {
   if (!recipe.sync_bn) {
     return true;
   }
-  std::vector<std::string> specs{recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm};
+  std::vector<std::string> specs{norm_of(recipe)};
   if (!recipe.norm_policy.empty()) {
     for (const nn::NormRule& rule : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file).rules) {
       specs.push_back(rule.norm);

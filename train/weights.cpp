@@ -503,9 +503,8 @@ ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<con
   before.reset_head = options.head_may_be_other;  // no norm depends on it
   const auto old = make_model(in_full_precision(before), classes);
   load_initial_weights(*old, before);
-  ConvertedNetwork network{.model = make_model(in_full_precision(recipe), classes),
-                           .initial = {},
-                           .from = before.norm.empty() ? models::own_norm(recipe.model) : before.norm};
+  ConvertedNetwork network{
+      .model = make_model(in_full_precision(recipe), classes), .initial = {}, .from = norm_of(before)};
   network.initial = load_initial_weights(*network.model, recipe);
   const Device device = network.model->device();
   const std::vector<data::Batch> batches = batches_of(recipe, train_set, options.workers, device);
@@ -525,7 +524,7 @@ ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<con
 }
 
 std::string ConvertedNetwork::text(const Recipe& recipe) const {
-  const std::string to = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+  const std::string to = norm_of(recipe);
   if (layers.empty()) {
     return fmt::format("{}: all norms are {} as before, and stay as they are", kConvert, to);
   }

@@ -240,7 +240,7 @@ Image adjust_sharpness(Image image, double factor) {
   check_factor("adjust_sharpness", image, factor);
   Image result = smoothed(image);
   std::ranges::transform(
-      result.pixels, image.pixels.begin(), result.pixels.begin(),
+      result.pixels, image.pixels, result.pixels.begin(),
       [f = static_cast<float>(factor)](uint8_t smooth, uint8_t byte) { return blend(smooth, byte, f); });
   return result;
 }

@@ -4,6 +4,7 @@
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "lab/judge/norms.h"
 #include "lab/judge/subject.h"
 #include "nn/norm/factory.h"
@@ -124,12 +125,8 @@ std::string worst_of(const std::vector<HardInput>& inputs) {
 
 /// The buffer of this name with a number for each channel; undefined if there is none.
 Tensor buffer_of(const nn::Module& layer, const std::string& wanted, int64_t channels) {
-  for (const auto& [name, buffer] : layer.named_buffers()) {
-    if (name == wanted && buffer.sizes() == Sizes{channels}) {
-      return buffer;
-    }
-  }
-  return {};
+  const Tensor buffer = data::tensor_named(layer.named_buffers(), wanted);
+  return buffer.defined() && buffer.sizes() == Sizes{channels} ? buffer : Tensor();
 }
 
 /// Throws Error unless a buffer has moved from `old` to old + share · (batch - old).

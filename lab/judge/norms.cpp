@@ -7,6 +7,7 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "nn/norm/factory.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
@@ -384,8 +385,7 @@ Tensor in_layout(const Tensor& x, Layout layout) {
 }
 
 Tensor Inputs::parameter(std::string_view name) const {
-  const auto found = std::ranges::find(parameters, name, &nn::NamedTensors::value_type::first);
-  return found == parameters.end() ? Tensor() : found->second;
+  return data::tensor_named(parameters, name);
 }
 
 nn::NamedTensors Inputs::with_offset(double offset) const {
@@ -406,9 +406,7 @@ Results apply(const Norm& norm, const Inputs& inputs, Statistics statistics, Lay
   } else {
     const std::shared_ptr<nn::Module> layer = layer_for(norm, inputs, statistics);
     const nn::NamedTensors parameters = layer->named_parameters();
-    for (const auto& [name, unused] : inputs.parameters) {
-      leaves.push_back(std::ranges::find(parameters, name, &nn::NamedTensors::value_type::first)->second);
-    }
+    leaves = mapped(inputs.parameters, [&](const auto& one) { return data::tensor_named(parameters, one.first); });
     y = (*layer)(x);
   }
   y.backward(in_layout(inputs.dy, layout));

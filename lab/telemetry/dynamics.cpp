@@ -2,6 +2,7 @@
 
 #include "core/autocast.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "lab/telemetry/visit_tape.h"
 #include "nn/checkpoint.h"
 #include "ops/optimizer/optimizer.h"
@@ -18,15 +19,6 @@
 namespace norma::lab {
 
 namespace {
-
-Tensor own_parameter(const nn::Module& module, std::string_view wanted) {
-  for (const auto& [name, x] : module.own_parameters()) {
-    if (name == wanted) {
-      return x;
-    }
-  }
-  return {};
-}
 
 /// The factor of the learning rate for each parameter that is trained.
 std::unordered_map<const TensorImpl*, double> lr_scales(const nn::Optimizer& optimizer) {
@@ -101,7 +93,7 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
     return;
   }
   LayerDynamics found{.layer = place.name, .kind = place.kind};
-  const Tensor weight = own_parameter(module, "weight");
+  const Tensor weight = data::tensor_named(module.own_parameters(), "weight");
   const std::optional<nn::Bend> bend = norm != nullptr && parts_.saturation ? norm->bend() : std::nullopt;
   if (bend && input.defined() && is_floating(input.dtype()) && input.numel() > 0) {
     found.saturation = saturation_of(*bend, input);
@@ -110,7 +102,7 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
     weighted_.push_back({.at = sample_.layers.size(),
                          .layer = layer,
                          .weight = weight,
-                         .bias = own_parameter(module, "bias"),
+                         .bias = data::tensor_named(module.own_parameters(), "bias"),
                          .made = pass == nn::CheckpointPass::first ? nullptr : maker_of(place, output),
                          .output_index = output.defined() ? output.impl().output_index : 0});
   }

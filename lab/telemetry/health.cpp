@@ -3,6 +3,7 @@
 #include "core/autocast.h"
 #include "core/factory.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "lab/telemetry/visit_tape.h"
 #include "nn/checkpoint.h"
 #include "nn/norm/batch_norm.h"
@@ -121,12 +122,8 @@ BatchGap gap_of(const nn::BatchNorm& norm, const Tensor& input, const ChannelSta
 
 /// The spread of γ or β: a parameter of this name in the layer itself.
 std::optional<ParameterSpread> spread_of(const nn::Module& module, std::string_view parameter) {
-  for (const auto& [name, x] : module.named_parameters()) {
-    if (name == parameter && x.numel() > 0) {
-      return spread_of(x);
-    }
-  }
-  return {};
+  const Tensor x = data::tensor_named(module.named_parameters(), parameter);
+  return x.defined() && x.numel() > 0 ? std::optional(spread_of(x)) : std::nullopt;
 }
 
 bool can_be_looked_at(const Tensor& x) {
