@@ -1,4 +1,5 @@
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/report/merged.h"
