@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <type_traits>
 
 namespace norma::cli {
@@ -32,19 +33,6 @@ constexpr const char* kOp = "train";
 const RunOption* run_option(std::string_view name) {
   const auto found = std::ranges::find(run_options(), name, &RunOption::name);
   return found == run_options().end() ? nullptr : &*found;
-}
-
-/// A text or a number as a word of the command line; "" for any other value.
-std::string word_of(const TomlScalar& value) {
-  return std::visit(
-      []<class T>(const T& its) {
-        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, bool>) {
-          return std::string();
-        } else {
-          return fmt::format("{}", its);
-        }
-      },
-      value);
 }
 
 /// The lines of a run's args.toml that stay valid when it is resumed; none if no run has written that file.
@@ -152,9 +140,7 @@ std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& fi
   std::vector<nn::PluginRecord> plugins;
   for (const ConfigLine& line : read_config(kOp, file)) {
     if (line.name == "plugin") {
-      for (const std::string& text : line.items) {
-        plugins.push_back(plugin_named(text));
-      }
+      std::ranges::transform(line.items, std::back_inserter(plugins), plugin_named);
     }
     dry_run = dry_run || (line.name == "dry-run" && line.value() != "false");
   }
@@ -191,7 +177,7 @@ std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::
     });
     check(are_words, op, "{}: {}: expected a text, a number, true, false or a list of texts or numbers",
           line.value_place, excerpt(line.key));
-    std::ranges::transform(values, std::back_inserter(taken.items), word_of);
+    taken.items = mapped(values, toml_word);
   }
   return result;
 }

@@ -320,7 +320,7 @@ class Runner {
         for (size_t round = 0; round < seconds.size(); ++round) {
           shares.push_back(row.bytes() / seconds[round] / (copy.bytes() / timing.copy[round]));
         }
-        const Quartiles quartiles = quartiles_of(std::move(shares));
+        const Interval quartiles = quartiles_of(std::move(shares));
         row.share_low = quartiles.low;
         row.share_high = quartiles.high;
         sweep_.rows.push_back(std::move(row));

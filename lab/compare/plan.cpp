@@ -75,7 +75,7 @@ double to_four_digits(double value) {
 
 /// The learning rate for a batch size.
 double scaled_lr(const Settings& settings, const ComparisonOptions& options) {
-  const double batches = static_cast<double>(settings.batch_size) / static_cast<double>(options.lr_batch_size);
+  const double batches = static_cast<double>(settings.batch_size) / kLrBatchSize;
   switch (options.lr_scaling) {
     case LrScaling::none: break;
     case LrScaling::sqrt: return to_four_digits(settings.lr * std::sqrt(batches));

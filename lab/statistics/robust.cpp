@@ -51,13 +51,13 @@ double probability_of_improvement(const std::vector<double>& first, const std::v
   return better / static_cast<double>(first.size() * second.size());
 }
 
-Quartiles quartiles_of(std::vector<double> values) {
+Interval quartiles_of(std::vector<double> values) {
   std::ranges::sort(values);
   const size_t quarter = values.size() / 4;
   return {.low = values[quarter], .high = values[values.size() - 1 - quarter]};
 }
 
-bool are_far_apart(const Quartiles& quartiles, double middle) {
+bool are_far_apart(const Interval& quartiles, double middle) {
   constexpr double kFarApart = 0.5;
   return quartiles.high - quartiles.low > kFarApart * middle;
 }

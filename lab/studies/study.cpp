@@ -28,18 +28,6 @@ constexpr std::string_view kOp = "study";
 
 // --- values of a line -------------------------------------------------------------------------------------------
 
-/// A word of the command line: texts as they are, numbers as they are written there.
-std::string word_of(const TomlScalar& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    return *text;
-  }
-  if (const auto* whole = std::get_if<int64_t>(&value)) {
-    return fmt::format("{}", *whole);
-  }
-  const auto* number = std::get_if<double>(&value);
-  return number != nullptr ? fmt::format("{}", *number) : "";
-}
-
 std::string text_in(const TomlLine& line) {
   const auto* text = std::get_if<std::string>(&line.value);
   check(text != nullptr && !text->empty(), kOp, "{}: {}: expected a text", line.value_place, line.key);
@@ -47,7 +35,7 @@ std::string text_in(const TomlLine& line) {
 }
 
 std::vector<std::string> words_of(const TomlLine& line) {
-  const auto words = mapped(line.list.value_or(std::vector<TomlScalar>()), word_of);
+  const auto words = mapped(line.list.value_or(std::vector<TomlScalar>()), toml_word);
   check(!words.empty() && std::ranges::none_of(words, &std::string::empty), kOp,
         "{}: {}: expected a list of texts or numbers", line.value_place, line.key);
   return words;
@@ -186,7 +174,7 @@ std::vector<Key> keys() {
       {"lr-scaling", [](const TomlLine& line, Study& study, Claim&) { study.lr_scaling = text_in(line); }},
       {"budget-test-images",
        [](const TomlLine& line, Study& study, Claim&) {
-         const std::optional<int64_t> count = parse_number<int64_t>(word_of(line.value));
+         const std::optional<int64_t> count = parse_number<int64_t>(toml_word(line.value));
          check(count && *count >= 0, kOp, "{}: {}: expected a whole number, at least 0", line.value_place, line.key);
          study.budget_test_images = *count;
        }},

@@ -37,9 +37,6 @@ void TelemetryRecorder::start(const train::ObservedRun& run) {
   table_.emplace(run.model);
   run_.emplace(run);
   schedule_ = TelemetrySchedule(run.total_steps, dynamics_.any());
-  batch_size_ = run.batch_size;
-  total_steps_ = run.total_steps;
-  first_step_ = run.first_step;
   const int64_t steps = run.total_steps - (resumed_ ? 0 : run.first_step);
   steps_per_point_ = (steps + kMostLossPoints - 1) / kMostLossPoints;
 }
@@ -97,12 +94,12 @@ Sharpness TelemetryRecorder::measure_sharpness() {
 
 void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
   step_seconds_.push_back(seconds);
-  const bool warms_up = resumed_ && step <= first_step_ + static_cast<int64_t>(kWarmUpSteps);
+  const bool warms_up = resumed_ && step <= run_->first_step + static_cast<int64_t>(kWarmUpSteps);
   looked_into_.push_back(warms_up || schedule_.is_timed(step) || schedule_.is_for_health(step) || looks_late_);
   loss_sum_ += loss;
   ++loss_count_;
   last_step_ = step;
-  if (loss_count_ >= steps_per_point_ || step == total_steps_) {
+  if (loss_count_ >= steps_per_point_ || step == run_->total_steps) {
     record_.losses.push_back(
         {.step = step, .seconds = seconds_since_start(), .loss = loss_sum_ / static_cast<double>(loss_count_)});
     loss_sum_ = 0;
@@ -179,7 +176,7 @@ Throughput TelemetryRecorder::throughput() const {
   if (spread.count == 0 || !(spread.min > 0)) {
     return {};
   }
-  const auto images = static_cast<double>(batch_size_);
+  const auto images = static_cast<double>(run_ ? run_->batch_size : 0);
   return {
       .steps = spread.count, .min = images / spread.max, .median = images / spread.median, .max = images / spread.min};
 }
