@@ -11,8 +11,8 @@
 #include "data/json.h"
 #include "models/parameter_depths.h"
 #include "nn/freeze.h"
-#include "nn/norm/policy.h"
 #include "train/memory_use.h"
+#include "train/recipe.h"
 #include "train/training_state.h"
 #include "train/training_step.h"
 #include "train/weights.h"
@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
@@ -122,10 +123,7 @@ int64_t bytes_of_gradients(const TrainingState& run) {
 
 void freeze(nn::Module& model, const Recipe& recipe) {
   auto patterns = mapped(recipe.freeze, [](const std::string& one) { return nn::FreezePattern{.pattern = one}; });
-  if (!recipe.norm_policy.empty()) {
-    const nn::NormPolicy policy = nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
-    patterns.insert(patterns.end(), policy.freeze.begin(), policy.freeze.end());
-  }
+  std::ranges::copy(norm_policy_of(recipe).freeze, std::back_inserter(patterns));
   nn::freeze(model, patterns);
   if (!recipe.reset_head) {
     return;

@@ -42,18 +42,6 @@ std::optional<int64_t> patch_size_of(const Recipe& recipe) {
   return recipe.patch_size ? recipe.patch_size : models::default_patch_size(recipe.model, recipe.image_size);
 }
 
-nn::NormPolicy policy_of(const Recipe& recipe) {
-  nn::NormPolicy policy = recipe.norm_policy.empty()
-                              ? nn::NormPolicy{}
-                              : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
-  const auto* const chosen = std::ranges::find(nn::kNormPlacements, recipe.norm_placement,
-                                               [](nn::NormPlacement one) { return nn::to_string(one); });
-  if (chosen != nn::kNormPlacements.end()) {
-    policy.placement = *chosen;
-  }
-  return policy;
-}
-
 constexpr const char* kTrain = "train";
 
 data::RandomResizedCropOptions resized_crop(const Recipe& recipe) {
@@ -72,9 +60,21 @@ data::ResizeFilter filter_of(const std::string& interpolation) {
 
 }  // namespace
 
+nn::NormPolicy norm_policy_of(const Recipe& recipe) {
+  nn::NormPolicy policy = recipe.norm_policy.empty()
+                              ? nn::NormPolicy{}
+                              : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
+  const auto* const chosen = std::ranges::find(nn::kNormPlacements, recipe.norm_placement,
+                                               [](nn::NormPlacement one) { return nn::to_string(one); });
+  if (chosen != nn::kNormPlacements.end()) {
+    policy.placement = *chosen;
+  }
+  return policy;
+}
+
 void check_norm_policy(const Recipe& recipe) {
   if (!recipe.norm_policy.empty() || !recipe.norm_placement.empty()) {
-    models::ModelOptions options{.norm_policy = policy_of(recipe), .initialize = false};
+    models::ModelOptions options{.norm_policy = norm_policy_of(recipe), .initialize = false};
     if (models::model_takes(recipe.model, "global_pool")) {  // decides which norms there are
       options.patch_size = patch_size_of(recipe);
       options.image_size = recipe.image_size;
@@ -108,7 +108,7 @@ void check_recipe(const Recipe& recipe, bool with_weights) {
   if (!recipe.from_norm.empty()) {
     nn::parse_norm(recipe.from_norm);
   }
-  policy_of(recipe);
+  norm_policy_of(recipe);
   nn::check_conv_layer(recipe.conv_layer);
   precision_of(recipe);
   check(recipe.dataset != "shapes" || recipe.data_dir.empty(), "train",
@@ -270,7 +270,7 @@ models::ModelOptions model_options(const Recipe& recipe) {
           .qkv_bias = recipe.qkv_bias,
           .pos_drop = recipe.pos_drop,
           .seed = recipe.seed,
-          .norm_policy = policy_of(recipe)};
+          .norm_policy = norm_policy_of(recipe)};
 }
 
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes, bool initialize) {

@@ -152,6 +152,9 @@ void check_training(const Recipe& recipe);
 /// `given`: "model-ema-decay has no effect without model-ema".
 std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<std::string>& given = {});
 
+/// The text of the recipe's policy for norms, read, with the chosen placement; without rules if it has none.
+nn::NormPolicy norm_policy_of(const Recipe& recipe);
+
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
 void check_norm_policy(const Recipe& recipe);

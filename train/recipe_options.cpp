@@ -50,10 +50,8 @@ bool shares_batch_norm(const Recipe& recipe) {
     return true;
   }
   std::vector<std::string> specs{norm_of(recipe)};
-  if (!recipe.norm_policy.empty()) {
-    for (const nn::NormRule& rule : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file).rules) {
-      specs.push_back(rule.norm);
-    }
+  for (const nn::NormRule& rule : norm_policy_of(recipe).rules) {
+    specs.push_back(rule.norm);
   }
   return std::ranges::any_of(specs, [](const std::string& spec) {
     const nn::NormChoice choice = nn::parse_norm(spec);

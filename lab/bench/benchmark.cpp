@@ -37,11 +37,8 @@ bool is_pattern(const std::string& text) {
 /// True iff a norm of the networks takes the statistics of all processes.
 bool shares_statistics(const BenchOptions& options) {
   std::vector<std::string> norms = options.norms;
-  if (!options.recipe.norm_policy.empty()) {
-    for (const nn::NormRule& rule :
-         nn::parse_norm_policy(options.recipe.norm_policy, options.recipe.norm_policy_file).rules) {
-      norms.push_back(rule.norm);
-    }
+  for (const nn::NormRule& rule : train::norm_policy_of(options.recipe).rules) {
+    norms.push_back(rule.norm);
   }
   return options.recipe.sync_bn || std::ranges::any_of(norms, [](const std::string& norm) {
            return !norm.empty() && nn::parse_norm(norm).name == "sync_batch";
