@@ -1,5 +1,7 @@
 #include "data/json.h"
 
+#include "base/lists.h"
+
 #include <utility>
 
 namespace norma::data {

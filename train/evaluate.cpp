@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"

@@ -1,6 +1,7 @@
 #include "train/freeze.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"

@@ -1,5 +1,6 @@
 #include "train/memory_use.h"
 
+#include "base/lists.h"
 #include "core/tape.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 #include "train/training_step.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "core/anomaly.h"
 #include "core/autocast.h"

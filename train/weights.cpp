@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/sha256.h"
 #include "core/copy.h"
 #include "core/dtype.h"

@@ -42,7 +42,6 @@ void check_given_together(const std::vector<train::OptionRow>& rows, const Compa
 
 /// A comparison that is about to run. It stays in its place: `options` know its lock.
 struct BegunComparison : NotCopied {
-
   Comparison comparison;
   ComparisonOptions options;
   std::optional<train::FolderLock> lock;

@@ -35,7 +35,7 @@ std::string text_in(const TomlLine& line) {
 }
 
 std::vector<std::string> words_of(const TomlLine& line) {
-  const auto words = mapped(line.list.value_or(std::vector<TomlScalar>()), toml_word);
+  std::vector<std::string> words = mapped(line.list.value_or(std::vector<TomlScalar>()), toml_word);
   check(!words.empty() && std::ranges::none_of(words, &std::string::empty), kOp,
         "{}: {}: expected a list of texts or numbers", line.value_place, line.key);
   return words;
