@@ -7,8 +7,6 @@
 #include "session/output.h"
 #include "train/recipe_option.h"
 
-#include <fmt/format.h>
-
 namespace norma::cli {
 
 namespace {

@@ -10,9 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <sstream>
-#include <utility>
 
 // A shell asks `norma completion words WORD…` what may stand in the place of the last word, and gets lines: the kind of
 // the answer (file, folder, list or words), and for the last two each word, with a tab and a description after it.

@@ -9,15 +9,11 @@
 #include "core/parallel.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "models/registry.h"
-#include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "session/run_folder.h"
-#include "train/checkpoint.h"
 #include "train/loop.h"
-#include "train/recipe_option.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>

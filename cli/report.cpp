@@ -5,8 +5,6 @@
 #include "lab/report/merged.h"
 #include "session/output.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 #include <system_error>
 

@@ -10,8 +10,6 @@
 #include "train/recipe_option.h"
 #include "train/weights.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 
 namespace norma::cli {

@@ -13,7 +13,6 @@
 #include "session/environment.h"
 #include "session/output.h"
 #include "session/run_folder.h"
-#include "train/checkpoint.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -22,7 +21,6 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
-#include <type_traits>
 
 namespace norma::cli {
 

@@ -4,14 +4,12 @@
 #include "base/input_file.h"
 #include "base/not_copied.h"
 #include "data/atomic_file.h"
-#include "data/dataset.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <span>

@@ -12,13 +12,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstddef>
-#include <functional>
 #include <new>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 // CMake says which libraries there are (NORMA_HAVE_…: true or false). What is not built is not named for the linker.
 #define NORMA_IF(there, what) \

@@ -2,8 +2,6 @@
 
 #include "base/lists.h"
 
-#include <utility>
-
 namespace norma::data {
 
 namespace {

@@ -16,12 +16,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string_view>
 
 namespace norma::data {
 

@@ -4,9 +4,6 @@
 #include "export/graph_onnx.h"
 #include "ops/norm/spec.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <limits>

@@ -15,7 +15,6 @@
 #include <cmath>
 #include <regex>
 #include <set>
-#include <string_view>
 
 namespace norma {
 

@@ -31,7 +31,6 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 namespace norma::train {
 

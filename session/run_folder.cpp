@@ -4,9 +4,7 @@
 #include "data/atomic_file.h"
 #include "data/safetensors.h"
 #include "nn/cast_policy.h"
-#include "session/output.h"
 #include "session/trainer.h"
-#include "train/checkpoint.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
@@ -14,12 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <functional>
 #include <regex>
 #include <set>
-#include <string>
 #include <system_error>
-#include <vector>
 
 namespace norma::train {
 

@@ -4,7 +4,6 @@
 #include "base/input_file.h"
 #include "data/json.h"
 #include "nn/norm/norm.h"
-#include "session/output.h"
 
 #include <fmt/format.h>
 
@@ -18,16 +17,10 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 namespace norma::train {
 

@@ -5,16 +5,11 @@
 #include "data/json.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
-#include "session/output.h"
 #include "session/progress.h"
 #include "session/resume.h"
-#include "session/run_folder.h"
 #include "session/run_log.h"
 #include "train/checkpoint.h"
-#include "train/evaluate.h"
 #include "train/freeze.h"
-#include "train/loop.h"
-#include "train/memory_use.h"
 #include "train/processes.h"
 #include "train/recipe_option.h"
 #include "train/training_step.h"
@@ -23,11 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 

@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -10,7 +10,6 @@
 #include "core/tape.h"
 #include "data/dataset.h"
 #include "nn/hooks.h"
-#include "nn/module.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/changed_norms.h"
 #include "ops/loss/loss.h"
@@ -25,13 +24,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory>
 #include <new>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 

@@ -13,7 +13,6 @@
 #include "models/parameter_depths.h"
 #include "nn/freeze.h"
 #include "train/memory_use.h"
-#include "train/recipe.h"
 #include "train/training_state.h"
 #include "train/training_step.h"
 #include "train/weights.h"

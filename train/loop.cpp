@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
@@ -16,7 +15,6 @@
 #include <chrono>
 #include <exception>
 #include <optional>
-#include <utility>
 
 namespace norma::train {
 

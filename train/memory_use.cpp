@@ -1,7 +1,6 @@
 #include "train/memory_use.h"
 
 #include "base/lists.h"
-#include "core/tape.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <unordered_set>
-#include <utility>
 
 namespace norma::train {
 

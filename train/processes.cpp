@@ -1,6 +1,5 @@
 #include "train/processes.h"
 
-#include "base/error.h"
 #include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"

@@ -3,14 +3,12 @@
 #include "base/error.h"
 #include "base/lists.h"
 #include "base/nearest_name.h"
-#include "base/parse_number.h"
 #include "base/toml_lines.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <type_traits>
 
 namespace norma::train {

@@ -16,7 +16,6 @@
 #include "train/weights.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <vector>
 

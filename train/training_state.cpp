@@ -6,14 +6,11 @@
 #include "core/copy.h"
 #include "models/registry.h"
 #include "ops/shape/copy.h"
-#include "train/checkpoint.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>

@@ -27,7 +27,6 @@
 #include <limits>
 #include <new>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace norma::train {

@@ -18,7 +18,6 @@
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
-#include "train/checkpoint.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>
@@ -26,14 +25,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 

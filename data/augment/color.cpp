@@ -3,10 +3,8 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/parse_number.h"
-#include "base/range.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <ranges>

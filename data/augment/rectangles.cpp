@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "base/range.h"
 #include "data/kept.h"
 #include "data/resize.h"
 

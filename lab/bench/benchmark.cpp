@@ -6,7 +6,6 @@
 #include "core/allocator.h"
 #include "core/factory.h"
 #include "core/parallel.h"
-#include "lab/bench/spread.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"

@@ -25,7 +25,6 @@
 
 #include <cstdlib>
 #include <new>
-#include <set>
 #include <tuple>
 
 namespace norma::lab::bench {

@@ -24,7 +24,6 @@
 #include <cmath>
 #include <exception>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>

@@ -6,16 +6,13 @@
 #include "base/nearest_name.h"
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
-#include "lab/compare/comparison.h"
 #include "lab/compare/timing.h"
 #include "lab/report/merged.h"
 #include "lab/report/settings.h"
 #include "lab/studies/study.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "session/environment.h"
-#include "session/output.h"
 #include "train/precision.h"
-#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 

@@ -8,7 +8,6 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
-#include "lab/judge/norms.h"
 #include "models/registry.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"

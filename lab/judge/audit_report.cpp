@@ -1,6 +1,5 @@
 #include "lab/judge/audit.h"
 
-#include "base/error.h"
 #include "base/lists.h"
 #include "data/json.h"
 #include "lab/judge/norms.h"

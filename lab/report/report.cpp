@@ -6,7 +6,6 @@
 #include "data/json.h"
 #include "lab/report/decisions.h"
 #include "nn/norm/factory.h"
-#include "session/output.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>
@@ -14,7 +13,6 @@
 
 #include <array>
 #include <cmath>
-#include <iterator>
 #include <tuple>
 #include <utility>
 

@@ -14,7 +14,6 @@
 #include <cmath>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 namespace norma::lab {
 

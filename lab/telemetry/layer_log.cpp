@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <unordered_set>
 #include <utility>
 
 namespace norma::lab {

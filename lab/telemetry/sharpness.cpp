@@ -24,7 +24,6 @@
 #include <memory>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace norma::lab {
 
