@@ -54,10 +54,26 @@ namespace {
 class ScratchFolder : NotCopied {
  public:
   /// A new one in TMPDIR. `op` begins the text of an Error.
-  explicit ScratchFolder(const std::string& op);
+  explicit ScratchFolder(const std::string& op) {
+    std::error_code error;
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+    const char* const given = std::getenv("TMPDIR");
+    check(!error, op, "expected a folder for temporary files in TMPDIR, got '{}'", given == nullptr ? "/tmp" : given);
+    std::string name = (parent / "norma-XXXXXX").string();
+    check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'", parent.string());
+    path_ = name;
+  }
   /// This one, made anew.
-  ScratchFolder(const std::string& op, std::filesystem::path path);
-  ~ScratchFolder();
+  ScratchFolder(const std::string& op, std::filesystem::path path) : path_(std::move(path)) {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+    std::filesystem::create_directories(path_, error);
+    check(!error, op, "cannot make the folder {}: {}", path_.string(), error.message());
+  }
+  ~ScratchFolder() {
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+  }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -78,28 +94,6 @@ std::string printed_in(const std::filesystem::path& file) {
     text.pop_back();
   }
   return text;
-}
-
-ScratchFolder::ScratchFolder(const std::string& op) {
-  std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-  const char* const given = std::getenv("TMPDIR");
-  check(!error, op, "expected a folder for temporary files in TMPDIR, got '{}'", given == nullptr ? "/tmp" : given);
-  std::string name = (parent / "norma-XXXXXX").string();
-  check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'", parent.string());
-  path_ = name;
-}
-
-ScratchFolder::ScratchFolder(const std::string& op, std::filesystem::path path) : path_(std::move(path)) {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-  std::filesystem::create_directories(path_, error);
-  check(!error, op, "cannot make the folder {}: {}", path_.string(), error.message());
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code none;
-  std::filesystem::remove_all(path_, none);
 }
 
 /// Runs Python (NORMA_PYTHON, or python3 in PATH) with these arguments, as a process of its own, to its end. `op`
