@@ -33,8 +33,6 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOp = "image";
 
-using namespace std::string_view_literals;
-
 bool is_space(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0;
 }
