@@ -225,9 +225,7 @@ std::vector<std::string> other_lines(const std::filesystem::path& folder, const 
 }
 
 std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file) {
-  const auto found = checkpoint.options.find(train::kPluginsKey);
-  return found == checkpoint.options.end() ? std::vector<nn::PluginRecord>()
-                                           : train::plugins_from_json(found->second, "train: " + file.string());
+  return train::plugins_from_json(checkpoint.option(train::kPluginsKey).value_or("[]"), "train: " + file.string());
 }
 
 std::string plugin_words(const std::vector<nn::PluginRecord>& plugins) {

@@ -178,16 +178,13 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }
-  if (const auto versions = checkpoint.options.find(train::kVersionsKey);
-      versions != checkpoint.options.end() && versions->second != train::versions_json()) {
-    train::say("changed on resuming, so that bits may differ: versions {} → {}\n", excerpt(versions->second),
-               train::versions_json());
+  const std::string versions = train::versions_json();
+  if (const std::string of_run = checkpoint.option(train::kVersionsKey).value_or(versions); of_run != versions) {
+    train::say("changed on resuming, so that bits may differ: versions {} → {}\n", excerpt(of_run), versions);
   }
-  const auto recorded = checkpoint.options.find(train::kPluginsKey);
-  if (const std::string plugins = train::plugins_json(nn::loaded_plugins());
-      recorded != checkpoint.options.end() && recorded->second != plugins) {
-    train::say("changed on resuming, so that bits may differ: plug-ins {} → {}\n", excerpt(recorded->second, 1000),
-               plugins);
+  const std::string plugins = train::plugins_json(nn::loaded_plugins());
+  if (const std::string of_run = checkpoint.option(train::kPluginsKey).value_or(plugins); of_run != plugins) {
+    train::say("changed on resuming, so that bits may differ: plug-ins {} → {}\n", excerpt(of_run, 1000), plugins);
   }
   options.resumed = file;
   options.arguments = arguments(state, recipe);

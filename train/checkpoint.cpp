@@ -245,22 +245,19 @@ std::string normalization_text(const data::DatasetInfo& dataset) {
 }
 
 std::string normalization_of(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.options.find(kNormalizationKey);
-  if (found == checkpoint.options.end()) {
+  const std::optional<std::string> text = checkpoint.option(kNormalizationKey);
+  if (!text) {
     return "";
   }
-  const nlohmann::json json = data::parse_json("checkpoint", kNormalizationKey, found->second);
+  const nlohmann::json json = data::parse_json("checkpoint", kNormalizationKey, *text);
   return data::json_text(nlohmann::json{{"mean", data::json_field<std::vector<double>>("checkpoint", json, "mean")},
                                         {"std", data::json_field<std::vector<double>>("checkpoint", json, "std")}});
 }
 
 std::vector<std::string> class_names_of(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.options.find(kClassNamesKey);
-  if (found == checkpoint.options.end()) {
-    return {};
-  }
+  const std::string text = checkpoint.option(kClassNamesKey).value_or("[]");
   return data::json_as<std::vector<std::string>>("checkpoint", kClassNamesKey,
-                                                 data::parse_json("checkpoint", kClassNamesKey, found->second));
+                                                 data::parse_json("checkpoint", kClassNamesKey, text));
 }
 
 std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {
