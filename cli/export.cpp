@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/not_copied.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -318,11 +319,7 @@ void check_options(const State& state) {
 /// True iff the weights are so large that one file, of less than 2 GiB, may not hold them.
 bool needs_data_file(const nn::Module& model) {
   constexpr double kLargest = 2e9;  // the rest is for nodes, names and what is computed from weights
-  double bytes = 0;
-  for (const auto& [name, x] : model.state_dict()) {
-    bytes += bytes_of(x);
-  }
-  return bytes > kLargest;
+  return sum_of(model.state_dict(), [](const auto& one) { return bytes_of(one.second); }) > kLargest;
 }
 
 /// Writes the file, and a second one for large weights. Where onnxruntime is installed, it checks what is written.

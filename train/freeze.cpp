@@ -195,10 +195,8 @@ std::string frozen_text(const nn::Module& model) {
       elements += x.numel();
     }
   }
-  int64_t layers = 0;
-  for (const auto& [path, module] : model.named_modules()) {
-    layers += module->has_frozen_statistics() ? 1 : 0;
-  }
+  const auto layers =
+      std::ranges::count_if(model.named_modules(), [](const auto& one) { return one.second->has_frozen_statistics(); });
   return fmt::format("{}: {} of {} parameters ({} of {} elements) and the statistics of {} norm{} stay as they are",
                      kOp, frozen, parameters, elements, model.parameter_count(), layers, layers == 1 ? "" : "s");
 }

@@ -62,13 +62,9 @@ std::vector<LayerBytes> LayerNodes::saved(const Tape& tape) const {
 
 namespace {
 
-template <class Tensors>
-int64_t bytes_in(const Tensors& tensors) {
-  int64_t sum = 0;
-  for (const auto& [name, x] : tensors) {
-    sum += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
-  }
-  return sum;
+int64_t bytes_in(const nn::NamedTensors& tensors) {
+  return sum_of(tensors,
+                [](const auto& one) { return one.second.numel() * static_cast<int64_t>(size_of(one.second.dtype())); });
 }
 
 class StepWithActivations : public ObservedStep {
@@ -85,11 +81,7 @@ class StepWithActivations : public ObservedStep {
 }  // namespace
 
 int64_t MemoryUse::activation_bytes() const {
-  int64_t sum = 0;
-  for (const LayerBytes& layer : activations) {
-    sum += layer.bytes;
-  }
-  return sum;
+  return sum_of(activations, &LayerBytes::bytes);
 }
 
 MemoryUse MemoryUse::for_images(int64_t count) const {

@@ -1,5 +1,6 @@
 #include "lab/bench/benchmark.h"
 
+#include "base/lists.h"
 #include "core/tf32.h"
 #include "lab/bench/spread.h"
 #include "lab/report/table.h"
@@ -46,11 +47,7 @@ std::string milliseconds_text(double seconds) {
 }  // namespace
 
 double Detail::outside() const {
-  double inside = 0;
-  for (const OpLine& line : lines) {
-    inside += line.seconds;
-  }
-  return step() - inside;
+  return step() - sum_of(lines, &OpLine::seconds);
 }
 
 Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts, const std::vector<double>& floors,
@@ -108,11 +105,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
       floor.run(product_calls(records.back()));  // finds the fastest ways
     }
     floors.push_back(floor.run(product_calls(records.back())));
-    double total = 0;
-    for (const double seconds : floors.back()) {
-      total += seconds;
-    }
-    floor_totals.push_back(total);
+    floor_totals.push_back(sum_of(floors.back()));
     for (int i = 0; i < 3; ++i) {
       floor.cache().clear();
       copies.push_back(copy.run());

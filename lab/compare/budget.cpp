@@ -183,10 +183,7 @@ Nanoseconds measure_work(const train::Recipe& recipe, int64_t classes) {
   Work work;
   const OpProfile profile;  // which has the products, attention's among them
   (*model)(train::convert_input(images, precision));
-  double flops = 0;
-  for (const OpRecord& record : profile.records()) {
-    flops += record.work.flops;
-  }
+  const double flops = sum_of(profile.records(), [](const OpRecord& record) { return record.work.flops; });
   const auto multiplications = static_cast<int64_t>(flops / 2);
   const int64_t width = recipe.precision == "float64" ? 2 : 1;
   return {.image = width * (multiplications / kMultiplicationsPerNanosecond + work.elements / kElementsPerNanosecond) /

@@ -20,10 +20,7 @@ double points_gained(const PairedRun& run) {
 
 /// The mean accuracy of the references, in points.
 double mean_of_references(const std::vector<PairedRun>& runs) {
-  double sum = 0;
-  for (const PairedRun& run : runs) {
-    sum += kPoints * run.reference->accuracy;
-  }
+  const double sum = sum_of(runs, [](const PairedRun& run) { return kPoints * run.reference->accuracy; });
   return runs.empty() ? 0 : sum / static_cast<double>(runs.size());
 }
 

@@ -14,6 +14,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -115,12 +116,9 @@ Section ledgers(const std::vector<NamedTelemetry>& runs) {
                 format_bytes(copy.bytes));
     }
     if (ledger.size() > kMostCopies) {
-      int64_t bytes = 0;
-      for (size_t i = kMostCopies; i < ledger.size(); ++i) {
-        bytes += ledger[i].bytes;
-      }
-      table.add(run.group, run.label, fmt::format("{} more", ledger.size() - kMostCopies), "", "", "", "", "",
-                format_bytes(bytes));
+      const std::span<const LayoutCopy> rest = std::span(ledger).subspan(kMostCopies);
+      table.add(run.group, run.label, fmt::format("{} more", rest.size()), "", "", "", "", "",
+                format_bytes(sum_of(rest, &LayoutCopy::bytes)));
     }
   }
   if (known > 0) {

@@ -1,5 +1,6 @@
 #include "lab/telemetry/health.h"
 
+#include "base/lists.h"
 #include "core/autocast.h"
 #include "core/factory.h"
 #include "core/tape.h"
@@ -51,10 +52,7 @@ struct Elements {
 };
 Elements elements_of(const ChannelStatistics& channels) {
   const auto count = static_cast<double>(channels.mean.size());
-  double mean = 0;
-  for (const double one : channels.mean) {
-    mean += one / count;
-  }
+  const double mean = sum_of(channels.mean, [&](double one) { return one / count; });
   double var = 0;
   for (size_t c = 0; c < channels.mean.size(); ++c) {
     var += (channels.var[c] + (channels.mean[c] - mean) * (channels.mean[c] - mean)) / count;
@@ -91,14 +89,8 @@ ParameterSpread spread_of(const Tensor& x) {
   const std::vector<double> values = x.to_vector<double>();
   const auto [least, most] = std::ranges::minmax_element(values);
   const auto count = static_cast<double>(values.size());
-  double mean = 0;
-  for (const double value : values) {
-    mean += value / count;
-  }
-  double squares = 0;
-  for (const double value : values) {
-    squares += (value - mean) * (value - mean);
-  }
+  const double mean = sum_of(values, [&](double value) { return value / count; });
+  const double squares = sum_of(values, [&](double value) { return (value - mean) * (value - mean); });
   return {.min = *least, .max = *most, .mean = mean, .deviation = std::sqrt(squares / count)};
 }
 

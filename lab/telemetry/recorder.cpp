@@ -25,11 +25,7 @@ constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
 int64_t Telemetry::saved_bytes() const {
-  int64_t sum = 0;
-  for (const SavedBytes& layer : saved) {
-    sum += layer.bytes;
-  }
-  return sum;
+  return sum_of(saved, &SavedBytes::bytes);
 }
 
 void TelemetryRecorder::start(const train::ObservedRun& run) {
