@@ -17,6 +17,7 @@
 #include "train/training_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <system_error>
@@ -228,11 +229,9 @@ std::string RunOptions::config_text() const {
       text += fmt::format("{} = {}\n", option.name, option.toml(*this));
     }
   }
-  std::string files;
-  for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
-    files += (files.empty() ? "" : ", ") + toml_string(recorded_word(plugin));
-  }
-  return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", files));
+  const auto files =
+      mapped(nn::loaded_plugins(), [](const nn::PluginRecord& plugin) { return toml_string(recorded_word(plugin)); });
+  return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", fmt::join(files, ", ")));
 }
 
 train::KeepOptions RunOptions::keep() const {

@@ -1,6 +1,7 @@
 #include "data/survey.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
 
@@ -73,9 +74,7 @@ Survey survey(const Dataset& dataset, int64_t most) {
     faults.merge(bad);
     result.turned += turned;
   });
-  for (auto& [index, text] : faults) {
-    result.faults.push_back(std::move(text));
-  }
+  result.faults = mapped(faults, [](const auto& fault) { return fault.second; });
   for (size_t c = 0; c < all.sums.size() && all.pixels > 0; ++c) {
     const auto count = static_cast<double>(all.pixels);
     const double mean = static_cast<double>(all.sums[c]) / count;

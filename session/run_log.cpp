@@ -2,10 +2,12 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "data/json.h"
 #include "nn/norm/norm.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -193,11 +195,7 @@ std::span<const LogColumn> metrics_columns(bool with_averaged_weights) {
 
 /// "step,epoch,images,…"
 std::string csv_header(std::span<const LogColumn> columns) {
-  std::string text;
-  for (const LogColumn& column : columns) {
-    text += (text.empty() ? "" : ",") + std::string(column.name);
-  }
-  return text;
+  return fmt::format("{}", fmt::join(mapped(columns, &LogColumn::name), ","));
 }
 
 /// The row under that header, without a line end. Figures that the row lacks are empty.

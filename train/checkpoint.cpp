@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/parse_number.h"
 #include "data/json.h"
 #include "data/tensor_file.h"
@@ -120,11 +121,10 @@ std::vector<std::string> others_in(const models::FoundWeights& found) {
     const size_t begin = name.rfind('.', static_cast<size_t>(at - name.begin())) + 1;  // 0 where there is none
     groups[name.substr(0, name.find('.', begin))].push_back(name);
   }
-  std::vector<std::string> texts;
-  for (const auto& [group, names] : groups) {
-    texts.push_back(names.size() == 1 ? names[0] : fmt::format("{} ({} tensors)", excerpt(group), names.size()));
-  }
-  return texts;
+  return mapped(groups, [](const auto& group) {
+    const auto& [name, names] = group;
+    return names.size() == 1 ? names[0] : fmt::format("{} ({} tensors)", excerpt(name), names.size());
+  });
 }
 
 }  // namespace

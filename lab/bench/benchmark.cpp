@@ -398,10 +398,8 @@ class Runner {
 
   bool measure(const std::vector<BenchRow*>& rows, Mode mode, int64_t batch_size, int64_t retries) {
     MemoryWatch memory;
-    std::vector<std::unique_ptr<Session>> sessions;
-    for (BenchRow* row : rows) {
-      sessions.push_back(std::make_unique<Session>(benchmark_.options, *row, mode, batch_size));
-    }
+    auto sessions = mapped(
+        rows, [&](BenchRow* row) { return std::make_unique<Session>(benchmark_.options, *row, mode, batch_size); });
     if (!run_in_turns(benchmark_.options, sessions, memory)) {
       return false;
     }

@@ -75,9 +75,7 @@ Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts,
       detail.moving_floor += work.bytes / copy_rate;
     }
   }
-  for (auto& [key, line] : lines) {
-    detail.lines.push_back(std::move(line));
-  }
+  detail.lines = mapped(lines, [](const auto& one) { return one.second; });
   std::ranges::stable_sort(detail.lines, [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
   return detail;
 }

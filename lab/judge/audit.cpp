@@ -168,24 +168,17 @@ Plan plan_of(const AuditOptions& options) {
       return plan;
     }
   }
-  std::vector<std::string> names;
-  for (const std::string& name : options.norms) {
-    plan.norms.push_back(norm_called(name));
-    names.push_back(plan.norms.back().name);
-  }
+  plan.norms = mapped(options.norms, norm_called);
+  const std::vector<std::string> names = mapped(plan.norms, &Norm::name);
   if (names.empty()) {
     plan.norms = all_norms();
   }
   chosen("norms", "norm", names, names);
-  for (const std::string& name : chosen("statistics", "statistics", options.statistics, names_of(all_statistics()))) {
-    plan.statistics.push_back(statistics_from_string(name));
-  }
-  for (const std::string& name : chosen("dtypes", "dtype", options.dtypes, names_of(kDtypes))) {
-    plan.dtypes.push_back(dtype_from_string(name));
-  }
-  for (const std::string& name : chosen("cases", "case", options.cases, case_names())) {
-    plan.cases.push_back(&case_called(name));
-  }
+  plan.statistics = mapped(chosen("statistics", "statistics", options.statistics, names_of(all_statistics())),
+                           statistics_from_string);
+  plan.dtypes = mapped(chosen("dtypes", "dtype", options.dtypes, names_of(kDtypes)), dtype_from_string);
+  plan.cases = mapped(chosen("cases", "case", options.cases, case_names()),
+                      [](const std::string& name) { return &case_called(name); });
   return plan;
 }
 

@@ -1,5 +1,6 @@
 #include "lab/telemetry/dynamics.h"
 
+#include "base/lists.h"
 #include "core/autocast.h"
 #include "core/tape.h"
 #include "data/safetensors.h"
@@ -40,12 +41,8 @@ std::vector<double> squares_of(const Tensors& xs) {
   }
   const std::vector<double> found =
       defined.empty() ? std::vector<double>() : sums_of_squares(defined, defined.front().device()).to_vector<double>();
-  std::vector<double> squares;
   size_t next = 0;
-  for (const Tensor& x : xs) {
-    squares.push_back(x.defined() ? found[next++] : kNotKnown);
-  }
-  return squares;
+  return mapped(xs, [&](const Tensor& x) { return x.defined() ? found[next++] : kNotKnown; });
 }
 
 /// The op that made a layer's output, if that is a product with a weight.
