@@ -13,7 +13,6 @@
 #include "lab/compare/comparison.h"
 #include "lab/compare/request.h"
 #include "lab/compare/timing.h"
-#include "lab/report/table.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"

@@ -14,7 +14,6 @@
 #include "session/progress.h"
 #include "session/resume.h"
 #include "session/run_folder.h"
-#include "session/trainer.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/freeze.h"

@@ -24,7 +24,6 @@
 #include "ops/shape/copy.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "session/trainer.h"
 #include "train/recipe.h"
 #include "train/recipe_option.h"
 #include "train/weights.h"

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
-#include "base/parse_number.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "data/atomic_file.h"

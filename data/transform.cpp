@@ -1,7 +1,6 @@
 #include "data/transform.h"
 
 #include "base/error.h"
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "data/kept.h"

@@ -6,7 +6,6 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/optimizer/optimizer.h"
-#include "ops/shape/copy.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/upload.h"

@@ -9,7 +9,6 @@
 #include "lab/telemetry/summary.h"
 #include "nn/plugin.h"
 #include "session/environment.h"
-#include "session/interrupt.h"
 #include "session/output.h"
 #include "session/progress.h"
 #include "session/trainer.h"

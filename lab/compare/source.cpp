@@ -9,7 +9,6 @@
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
 #include "nn/norm/options.h"
-#include "session/interrupt.h"
 #include "session/output.h"
 #include "session/run_folder.h"
 #include "session/trainer.h"

@@ -2,7 +2,6 @@
 
 #include "core/allocator.h"
 #include "lab/compare/timing.h"
-#include "session/interrupt.h"
 #include "session/output.h"
 #include "session/trainer.h"
 #include "train/processes.h"
