@@ -139,6 +139,11 @@ bool torchvision_has(const std::string& name) {
   return is_resnet(name) || convnexts.contains(name);
 }
 
+Tensor tensor_of(const nn::NamedTensors& state, const std::string& name) {
+  const auto found = std::ranges::find_if(state, [&](const auto& entry) { return entry.first == name; });
+  return found == state.end() ? Tensor() : found->second;
+}
+
 /// Neither library has a zero-centred weight, or RMS norms of groups.
 bool has_plain_weight(const NormChoice& norm) {
   return !norm.flag("offset", false) && norm.count("groups", 1) == 1;
@@ -212,7 +217,7 @@ void write_resnet(Parts& parts, const models::ModelOptions& options, bool own_no
 
 /// Patches of another size than 4. With timm's patch_size=2, stage 0 would halve the image, too.
 void write_stem(Parts& parts, const nn::NamedTensors& state, const std::string& place) {
-  const Tensor stem = data::tensor_named(state, "stem.0.weight");
+  const Tensor stem = tensor_of(state, "stem.0.weight");
   if (stem.size(2) != 4) {
     parts.imports.insert("from torch import nn");
     parts.statements.push_back(
@@ -233,7 +238,7 @@ nn::NamedTensors with_conv_mlp(const nn::NamedTensors& state) {
 void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std::string& name, bool own_norm,
                          const nn::NormChoice& norm) {
   write_stem(parts, state, "model.stem[0]");
-  const bool scaled = data::tensor_named(state, "stages.0.blocks.0.gamma").defined();
+  const bool scaled = tensor_of(state, "stages.0.blocks.0.gamma").defined();
   if (scaled && name.starts_with("convnextv2")) {
     parts.arguments.emplace_back("ls_init_value=1e-6");
   } else if (!scaled && !name.starts_with("convnextv2")) {  // create_model() drops arguments that are None
@@ -250,7 +255,7 @@ void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std:
     const nn::NormChoice head = nn::complete_choice(nn::parse_norm("layer2d"));
     add_norm(parts, "head_norm", head);
     parts.statements.push_back(
-        fmt::format("model.head.norm = head_norm({})", data::tensor_named(state, "head.fc.weight").size(1)));
+        fmt::format("model.head.norm = head_norm({})", tensor_of(state, "head.fc.weight").size(1)));
   }
 }
 
@@ -258,25 +263,24 @@ void write_timm_vit(Parts& parts, const std::string& name, const models::ModelOp
                     const nn::NamedTensors& state, bool own_norm, const nn::NormChoice& norm) {
   check(own_norm, kOp, "norm: expected layer2d, as timm's ViT has other norms of tokens than of images, got {}",
         nn::to_string(norm));
-  const int64_t patch = data::tensor_named(state, "patch_embed.proj.weight").size(2);
-  const auto patches = static_cast<double>(data::tensor_named(state, "pos_embed").size(1) - 1);
+  const int64_t patch = tensor_of(state, "patch_embed.proj.weight").size(2);
+  const auto patches = static_cast<double>(tensor_of(state, "pos_embed").size(1) - 1);
   parts.arguments.push_back(fmt::format("img_size={}", patch * std::lround(std::sqrt(patches))));
   parts.arguments.push_back(fmt::format("patch_size={}", patch));
-  if (data::tensor_named(state, "fc_norm.weight").defined()) {
+  if (tensor_of(state, "fc_norm.weight").defined()) {
     parts.arguments.emplace_back("global_pool=\"avg\"");
   }
-  if (data::tensor_named(state, "blocks.0.ls1.gamma").defined()) {
+  if (tensor_of(state, "blocks.0.ls1.gamma").defined()) {
     parts.arguments.emplace_back("init_values=1e-5");
   }
-  if (!data::tensor_named(state, "blocks.0.attn.qkv.bias").defined()) {
+  if (!tensor_of(state, "blocks.0.attn.qkv.bias").defined()) {
     parts.arguments.emplace_back("qkv_bias=False");
   }
-  if (options.qk_norm.empty() ? !data::tensor_named(state, "blocks.0.attn.q_norm.weight").defined()
+  if (options.qk_norm.empty() ? !tensor_of(state, "blocks.0.attn.q_norm.weight").defined()
                               : options.qk_norm == "none") {
     return;
   }
-  const bool has_bias =
-      data::tensor_named(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
+  const bool has_bias = tensor_of(state, "blocks.0.attn.q_norm.bias").defined();  // options may leave the norm open
   const std::string qk_norm = !options.qk_norm.empty() ? options.qk_norm : has_bias ? "layer2d" : "rms2d";
   const NormChoice qk = models::complete_norm(name, qk_norm);
   if (qk == norm) {
@@ -300,7 +304,7 @@ nn::NamedTensors write_torchvision_convnext(Parts& parts, const nn::NamedTensors
   check(own_norm, kOp,
         "norm: expected layer2d, which torchvision's ConvNeXt has in its blocks, got {}; timm takes others",
         nn::to_string(norm));
-  check(data::tensor_named(state, "stages.0.blocks.0.gamma").defined(), kOp,
+  check(tensor_of(state, "stages.0.blocks.0.gamma").defined(), kOp,
         "layer_scale: expected one, which torchvision's ConvNeXt has, got none; timm leaves it out");
   write_stem(parts, state, "model.features[0][0]");
   return models::renamed(state, models::Dialect::torchvision);
@@ -356,9 +360,7 @@ TorchNetwork export_torch(const std::string& name, const models::ModelOptions& o
   }
   parts.imports.insert(timm ? "import timm" : "import torchvision");
   nn::NamedTensors weights = state;
-  const Tensor head = data::tensor_named(state, is_resnet(name) ? "fc.weight"
-                                                : is_vit(name)  ? "head.weight"
-                                                                : "head.fc.weight");
+  const Tensor head = tensor_of(state, is_resnet(name) ? "fc.weight" : is_vit(name) ? "head.weight" : "head.fc.weight");
   parts.arguments.push_back(fmt::format("num_classes={}", head.size(0)));
   if (options.in_channels != 3) {
     parts.arguments.push_back(fmt::format("in_chans={}", options.in_channels));

@@ -300,8 +300,9 @@ std::string format_difference(const std::optional<Decision>& difference) {
 }
 
 Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes) {
-  const bool tested = std::ranges::any_of(rows, [](const NamedRow& named) { return named.row->accuracy_difference; });
-  const bool fitted = std::ranges::any_of(rows, [](const NamedRow& named) { return named.row->fit_loss; });
+  const bool tested =
+      std::ranges::any_of(rows, [](const NamedRow& named) { return named.row->accuracy_difference.has_value(); });
+  const bool fitted = std::ranges::any_of(rows, [](const NamedRow& named) { return named.row->fit_loss.has_value(); });
   Table table{.heads = {"model"}, .words = axes.size() + 2};
   for (const Axis& axis : axes) {
     table.heads.emplace_back(axis.name);
