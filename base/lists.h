@@ -27,6 +27,16 @@ auto mapped(List&& list, F&& f) {
   return result;
 }
 
+/// The sum of what `f` gives for each element, added up in their order.
+template <std::ranges::range List, class F = std::identity>
+auto sum_of(const List& list, F f = {}) {
+  std::decay_t<std::invoke_result_t<F&, std::ranges::range_reference_t<const List>>> sum{};
+  for (const auto& one : list) {
+    sum += std::invoke(f, one);
+  }
+  return sum;
+}
+
 /// The elements for which `f` is true.
 template <std::ranges::range List, class F>
 auto filtered(const List& list, F&& f) {

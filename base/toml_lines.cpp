@@ -146,6 +146,18 @@ std::vector<TomlLine> parse_toml_lines(std::string_view op, std::string_view tex
   return result;
 }
 
+std::string toml_word(const TomlScalar& value) {
+  return std::visit(
+      []<class T>(const T& its) {
+        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, bool>) {
+          return std::string();
+        } else {
+          return fmt::format("{}", its);
+        }
+      },
+      value);
+}
+
 std::string toml_string(std::string_view text) {
   std::string quoted = "\"";
   for (const char c : text) {

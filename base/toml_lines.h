@@ -46,6 +46,9 @@ inline constexpr uint64_t kMaxTomlBytes = uint64_t{1} << 20;
 std::vector<TomlLine> parse_toml_lines(std::string_view op, std::string_view text, const std::string& source,
                                        const TomlForm& form);
 
+/// A text or a number as a word of the command line; "" for any other value.
+std::string toml_word(const TomlScalar& value);
+
 /// A text as a TOML string, with its quotes.
 std::string toml_string(std::string_view text);
 

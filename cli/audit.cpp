@@ -58,9 +58,8 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
   state->audit.command = command_line;
   const auto add_list = [&](const std::string& name, std::vector<std::string>& list,
                             const std::vector<std::string>& choices, const std::string& description = "") {
-    cli::add_list(app, name, "a name", list,
-                  description.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : description,
-                  {.value = "LIST", .otherwise = "all", .heading = "What is measured", .choices = choices});
+    add_names(app, name, list, "all", choices,
+              description.empty() ? fmt::format("{}", fmt::join(choices, ", ")) : description);
   };
   std::vector<std::string> norms = lab::judge::norm_names();
   add_list("--norm,--norms", state->audit.norms, norms, fmt::format("{}; group:G", fmt::join(norms, ", ")));
@@ -69,10 +68,9 @@ Command add_audit(CLI::App& program, const std::string& command_line) {
   add_list("--case,--cases", state->audit.cases, lab::judge::case_names(), "kinds of input; they are listed below");
   add_switch(app, "--convolutions", state->audit.convolutions,
              "3x3 convolutions and training steps by each implementation; no norms but those of --norms",
-             {.heading = "What is measured"});
+             {.heading = kMeasured});
   add_switch(app, "--quick", state->audit.quick,
-             "one memory layout, smaller published cases, fewer timings, one training step",
-             {.heading = "What is measured"});
+             "one memory layout, smaller published cases, fewer timings, one training step", {.heading = kMeasured});
   add_path(app, "--output", state->output, "folder for the results",
            {.value = "FOLDER", .otherwise = "runs/audit-<date>-<time>", .heading = "Running"});
   state->running.add(app);

@@ -8,8 +8,6 @@
 #include "train/training_state.h"
 #include "train/weights.h"
 
-#include <fmt/format.h>
-
 #include <system_error>
 
 namespace norma::cli {

@@ -1,3 +1,4 @@
+#include "base/not_copied.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/processes.h"
@@ -27,7 +28,6 @@ namespace {
 using lab::bench::BenchOptions;
 using lab::bench::Mode;
 
-constexpr const char* kMeasured = "What is measured";
 constexpr const char* kResults = "Results";
 
 train::Recipe bench_defaults() {
@@ -145,20 +145,18 @@ int measure(const State& state, const std::shared_ptr<parallel::ProcessGroup>& g
     train::say("interrupted\n");
     return interrupted_code();
   }
-  const bool failed = std::any_of(benchmark.rows.begin(), benchmark.rows.end(),
-                                  [](const lab::bench::BenchRow& row) { return !row.error.empty(); });
+  const bool failed =
+      std::ranges::any_of(benchmark.rows, [](const lab::bench::BenchRow& row) { return !row.error.empty(); });
   return failed ? kFailure : kSuccess;
 }
 
 /// Memory that another program writes as a file, and which ends with this one.
-class Letter {
+class Letter : NotCopied {
  public:
   Letter() : file_(::memfd_create("norma-bench", 0)) {
     check(file_ >= 0, "bench", "procs: the system gives no memory for a result");
   }
   ~Letter() { ::close(file_); }
-  Letter(const Letter&) = delete;
-  Letter& operator=(const Letter&) = delete;
 
   [[nodiscard]] std::string name() const { return fmt::format("/proc/{}/fd/{}", ::getpid(), file_); }
   [[nodiscard]] std::string text() const {
@@ -219,14 +217,9 @@ Command add_bench(CLI::App& program) {
   CLI::App& app = add_subcommand(program, "bench");
   auto state = std::make_shared<State>();
   BenchOptions& bench = state->bench;
-  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
-                            const std::vector<std::string>& choices, const std::string& description) {
-    cli::add_list(app, name, "a name", list, description,
-                  {.value = "LIST", .otherwise = shown, .heading = kMeasured, .choices = choices});
-  };
-  add_list("-m,--model", bench.models, "resnet50", models::model_names(), "names, patterns ('resnet*') or all");
-  add_list("--norm", bench.norms, "the model's own", nn::norm_names(),
-           "norm specs, a row for each: batch,layer2d,group:32");
+  add_names(app, "-m,--model", bench.models, "resnet50", models::model_names(), "names, patterns ('resnet*') or all");
+  add_names(app, "--norm", bench.norms, "the model's own", nn::norm_names(),
+            "norm specs, a row for each: batch,layer2d,group:32");
   add_text(app, "--bench", "a name", state->mode, "train, infer (or inference), or both",
            {.value = "MODE",
             .otherwise = "both; with --procs train",
@@ -262,7 +255,6 @@ Command add_bench(CLI::App& program) {
   add_text(
       app, "--results-format", "a name", state->results_format, "csv or json",
       {.value = "NAME", .otherwise = "by the file's name, else csv", .heading = kResults, .choices = {"csv", "json"}});
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

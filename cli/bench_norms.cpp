@@ -7,8 +7,6 @@
 #include "session/output.h"
 #include "train/recipe_option.h"
 
-#include <fmt/format.h>
-
 namespace norma::cli {
 
 namespace {
@@ -61,24 +59,20 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   auto state = std::make_shared<State>();
   lab::bench::SweepOptions& sweep = state->sweep;
   sweep.command = command_line;
-  constexpr const char* kMeasured = "What is measured";
-  const auto add_list = [&](const std::string& name, std::vector<std::string>& list, const std::string& shown,
-                            const std::vector<std::string>& choices, const std::string& description) {
-    cli::add_list(app, name, "a name", list, description,
-                  {.value = "LIST", .otherwise = shown, .heading = kMeasured, .choices = choices});
-  };
   const auto add_sizes = [&](const std::string& name, const Range<int64_t>& range, std::vector<int64_t>& list,
                              const std::string& shown, const std::string& description) {
     add_values(app, name, range, list, description, {.value = "LIST", .otherwise = shown, .heading = kMeasured});
   };
-  add_list("--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", nn::norm_names(),
-           "norm specs");
-  add_list("--format,--formats", sweep.formats, "both", {"contiguous", "channels_last"}, "contiguous, channels_last");
-  add_list("--dtype,--dtypes", sweep.dtypes, "float32,bfloat16", {"float32", "float64", "bfloat16", "float16"},
-           "float32, float64, bfloat16, float16");
-  add_list("--shapes", sweep.shapes, "all; with norms or sizes of images: images", {"images", "rows", "volume"},
-           "images (N, C, H, W); rows (2048, features) with layer norm for layer2d and rms norm for rms2d; volume (64, "
-           "16, 224, 224) with layer norm over its last three axes for layer2d");
+  add_names(app, "--norm,--norms", sweep.norms, "batch,layer2d,group:32,group:1,instance,rms2d", nn::norm_names(),
+            "norm specs");
+  add_names(app, "--format,--formats", sweep.formats, "both", {"contiguous", "channels_last"},
+            "contiguous, channels_last");
+  add_names(app, "--dtype,--dtypes", sweep.dtypes, "float32,bfloat16", {"float32", "float64", "bfloat16", "float16"},
+            "float32, float64, bfloat16, float16");
+  add_names(
+      app, "--shapes", sweep.shapes, "all; with norms or sizes of images: images", {"images", "rows", "volume"},
+      "images (N, C, H, W); rows (2048, features) with layer norm for layer2d and rms norm for rms2d; volume (64, "
+      "16, 224, 224) with layer norm over its last three axes for layer2d");
   add_sizes("--batch-sizes", train::ranges::kSweepBatch, sweep.batch_sizes, "8 to 256", "N of the images");
   add_sizes("--channels", train::ranges::kChannels, sweep.channels, "24 to 2048", "C of the images");
   add_sizes("--img-sizes", train::ranges::kImageSize, sweep.image_sizes, "7 to 112", "H and W of the images");
@@ -88,7 +82,6 @@ Command add_bench_norms(CLI::App& program, const std::string& command_line) {
   add_switch(app, "--quick", sweep.quick, "fewer and smaller shapes, fewer repetitions", {.heading = kMeasured});
   add_path(app, "--output", state->output, "folder for the results",
            {.value = "FOLDER", .otherwise = "runs/bench-norms-<date>-<time>", .heading = "Running"});
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

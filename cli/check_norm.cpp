@@ -55,7 +55,6 @@ Command add_check_norm(CLI::App& program) {
   add_text(app, "--like", "a norm", state->like, "a norm spec: also check that the norms give the same as this one",
            {.value = "SPEC", .choices = nn::norm_names()});
   add_switch(app, "--quick", state->quick, "without networks and speed", {.heading = "Running"});
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

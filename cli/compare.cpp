@@ -1,3 +1,4 @@
+#include "base/lists.h"
 #include "cli/program.h"
 
 #include "base/error.h"
@@ -12,7 +13,6 @@
 #include "lab/compare/comparison.h"
 #include "lab/compare/request.h"
 #include "lab/compare/timing.h"
-#include "lab/report/table.h"
 #include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
@@ -155,11 +155,9 @@ int run(State& state) {
 /// Gives words to the option of this name. It is as if the option were not given where it cannot be turned off.
 void give(const std::vector<train::OptionRow>& rows, std::string name, std::vector<std::string> words) {
   std::ranges::replace(name, '_', '-');
-  const auto row = std::ranges::find_if(
-      rows, [&](const train::OptionRow& one) { return std::ranges::find(one.names, name) != one.names.end(); });
+  const auto row = std::ranges::find_if(rows, [&](const train::OptionRow& one) { return is_in(one.names, name); });
   if (row == rows.end()) {
-    std::vector<std::string> known;
-    std::ranges::transform(rows, std::back_inserter(known), [](const auto& one) { return "--" + one.names.back(); });
+    const auto known = mapped(rows, [](const train::OptionRow& one) { return "--" + one.names.back(); });
     fail("compare", "{}", unknown_name("option", "--" + name, known));
   }
   if (row->is_switch() && !row->has_opposite && words == std::vector<std::string>{"false"}) {
@@ -208,7 +206,6 @@ Command add_compare(CLI::App& program, const std::string& command_line) {
   for (const train::OptionRow& row : lab::option_rows(state->request)) {
     cli::add(app, row);
   }
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -29,7 +29,7 @@ struct State {
 
 models::Dialect dialect_of(const std::string& option, const std::string& text) {
   const std::vector<std::string> names = models::dialect_names();
-  const auto found = std::find(names.begin(), names.end(), text);
+  const auto found = std::ranges::find(names, text);
   if (found == names.end()) {
     fail("convert", "{}: {}", option, unknown_name("library", text, names));
   }

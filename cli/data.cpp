@@ -7,7 +7,6 @@
 #include "data/transform.h"
 #include "ops/shape/view.h"
 #include "session/output.h"
-#include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/recipe.h"
 #include "train/recipe_option.h"

@@ -6,7 +6,6 @@
 #include "core/copy.h"
 #include "core/parallel.h"
 #include "data/safetensors.h"
-#include "models/registry.h"
 #include "nn/norm/convert.h"
 #include "nn/plugin.h"
 #include "session/evaluation_report.h"
@@ -15,7 +14,6 @@
 #include "session/progress.h"
 #include "session/resume.h"
 #include "session/run_folder.h"
-#include "session/trainer.h"
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
 #include "train/freeze.h"
@@ -113,7 +111,7 @@ std::shared_ptr<nn::Module> make_network(const State& state, train::Recipe& reci
   if (!state.output.empty()) {
     std::map<std::string, std::string> metadata{{"model", recipe.model}};
     if (recipe.norm_policy.empty()) {
-      metadata["norm"] = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+      metadata["norm"] = train::norm_of(recipe);
     }
     if (!recipe.qk_norm.empty()) {
       metadata["qk_norm"] = recipe.qk_norm;
@@ -248,8 +246,7 @@ int run(const State& state) {
   result.skipped_images = static_cast<int64_t>(dataset->skipped().size());
   const std::string top5 = result.top5 ? fmt::format(", top-5 {:.2f} %", 100 * *result.top5) : "";
   tell(state, fmt::format("{} {} on {}: accuracy {:.2f} %{}, loss {:.4f} ({} images, {:.1f} img/s){}",
-                          train::model_label(recipe.model, recipe),
-                          train::norm_label(recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm, recipe),
+                          train::model_label(recipe.model, recipe), train::norm_label(train::norm_of(recipe), recipe),
                           recipe.dataset, 100 * result.accuracy, top5, result.loss, result.images,
                           static_cast<double>(result.images) / result.seconds, result.complete ? "" : "; interrupted"));
   if (whole_run) {
@@ -297,7 +294,6 @@ Command add_eval(CLI::App& program) {
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::conversion});
   state->recipe.add(app, {Part::model, Part::network, Part::data, Part::shape, Part::precision});
-  state->running.add_plugin(app);
   state->running.add(app);
   state->model = option_of(app, "--model");
   state->convert_norm = option_of(app, "--convert-norm");

@@ -1,5 +1,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
+#include "base/not_copied.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/processes.h"
@@ -22,7 +24,6 @@
 #include "ops/shape/copy.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "session/trainer.h"
 #include "train/recipe.h"
 #include "train/recipe_option.h"
 #include "train/weights.h"
@@ -50,15 +51,29 @@ namespace norma::cli {
 namespace {
 
 /// A folder for temporary files, which is removed with the object.
-class ScratchFolder {
+class ScratchFolder : NotCopied {
  public:
   /// A new one in TMPDIR. `op` begins the text of an Error.
-  explicit ScratchFolder(const std::string& op);
+  explicit ScratchFolder(const std::string& op) {
+    std::error_code error;
+    const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
+    const char* const given = std::getenv("TMPDIR");
+    check(!error, op, "expected a folder for temporary files in TMPDIR, got '{}'", given == nullptr ? "/tmp" : given);
+    std::string name = (parent / "norma-XXXXXX").string();
+    check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'", parent.string());
+    path_ = name;
+  }
   /// This one, made anew.
-  ScratchFolder(const std::string& op, std::filesystem::path path);
-  ~ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ScratchFolder(const std::string& op, std::filesystem::path path) : path_(std::move(path)) {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+    std::filesystem::create_directories(path_, error);
+    check(!error, op, "cannot make the folder {}: {}", path_.string(), error.message());
+  }
+  ~ScratchFolder() {
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+  }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
@@ -79,28 +94,6 @@ std::string printed_in(const std::filesystem::path& file) {
     text.pop_back();
   }
   return text;
-}
-
-ScratchFolder::ScratchFolder(const std::string& op) {
-  std::error_code error;
-  const std::filesystem::path parent = std::filesystem::temp_directory_path(error);
-  const char* const given = std::getenv("TMPDIR");
-  check(!error, op, "expected a folder for temporary files in TMPDIR, got '{}'", given == nullptr ? "/tmp" : given);
-  std::string name = (parent / "norma-XXXXXX").string();
-  check(::mkdtemp(name.data()) != nullptr, op, "cannot make a folder in '{}'", parent.string());
-  path_ = name;
-}
-
-ScratchFolder::ScratchFolder(const std::string& op, std::filesystem::path path) : path_(std::move(path)) {
-  std::error_code error;
-  std::filesystem::remove_all(path_, error);
-  std::filesystem::create_directories(path_, error);
-  check(!error, op, "cannot make the folder {}: {}", path_.string(), error.message());
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code none;
-  std::filesystem::remove_all(path_, none);
 }
 
 /// Runs Python (NORMA_PYTHON, or python3 in PATH) with these arguments, as a process of its own, to its end. `op`
@@ -325,11 +318,7 @@ void check_options(const State& state) {
 /// True iff the weights are so large that one file, of less than 2 GiB, may not hold them.
 bool needs_data_file(const nn::Module& model) {
   constexpr double kLargest = 2e9;  // the rest is for nodes, names and what is computed from weights
-  double bytes = 0;
-  for (const auto& [name, x] : model.state_dict()) {
-    bytes += bytes_of(x);
-  }
-  return bytes > kLargest;
+  return sum_of(model.state_dict(), [](const auto& one) { return bytes_of(one.second); }) > kLargest;
 }
 
 /// Writes the file, and a second one for large weights. Where onnxruntime is installed, it checks what is written.
@@ -455,7 +444,6 @@ Command add_export(CLI::App& program) {
             {.value = "K", .otherwise = std::to_string(state->num_classes)});
   using Part = train::RecipePart;
   state->recipe.add(app, {Part::model, Part::network, Part::shape}, {"batch-size", "channels-last"});
-  state->running.add_plugin(app);
   state->running.add(app);
   state->model = option_of(app, "--model");
   return {&app, [state] { return run(*state); }};

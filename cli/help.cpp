@@ -1,6 +1,7 @@
 #include "cli/help.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "cli/command.h"
 #include "core/version.h"
@@ -9,9 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <sstream>
-#include <utility>
 
 // A shell asks `norma completion words WORD…` what may stand in the place of the last word, and gets lines: the kind of
 // the answer (file, folder, list or words), and for the last two each word, with a tab and a description after it.
@@ -45,6 +44,52 @@ std::string entry(const std::string& left, const std::string& right) {
   }
   return text + '\n';
 }
+
+/// The names of an option: "-b, --batch-size", "--[no-]flip".
+std::string shown_names(const CLI::Option& option) {
+  auto names = mapped(option.get_snames(), [](const std::string& name) { return "-" + name; });
+  const std::vector<std::string>& long_names = option.get_lnames();
+  const auto has = [&](const std::string& name) { return is_in(long_names, name); };
+  for (const std::string& name : long_names) {
+    if (has("no-" + name)) {
+      names.push_back("--[no-]" + name);
+    } else if (!(name.starts_with("no-") && has(name.substr(3)))) {
+      names.push_back("--" + name);
+    }
+  }
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// The word for the option's value: "N", "FILE"; "" for a switch.
+std::string value_name(const CLI::Option& option) {
+  return option.get_type_size() == 0 ? "" : option.get_type_name();
+}
+
+/// The option's description, with its default in brackets.
+std::string shown_text(const CLI::Option& option) {
+  std::string text = option.get_description();
+  if (option.get_required()) {
+    text += " (required)";
+  } else if (!option.get_default_str().empty() && option.get_type_size() != 0) {
+    text += " [" + option.get_default_str() + "]";
+  }
+  return text;
+}
+
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kLeft); }
+
+ protected:
+  std::string make_option(const CLI::Option* option, bool is_positional) const override {
+    const std::string names = is_positional ? "" : shown_names(*option);
+    const std::string value = value_name(*option);
+    return entry(names + (names.empty() || value.empty() ? "" : " ") + value, shown_text(*option));
+  }
+  std::string make_subcommand(const CLI::App* subcommand) const override {
+    return entry(subcommand->get_name(), subcommand->get_description());
+  }
+};
 
 /// Escapes text so that roff shows it unchanged.
 std::string roff(std::string_view text) {
@@ -171,51 +216,8 @@ std::string names_of(const CLI::App& app, const std::string& now) {
 
 }  // namespace
 
-std::string shown_names(const CLI::Option& option) {
-  std::vector<std::string> names;
-  for (const std::string& name : option.get_snames()) {
-    names.push_back("-" + name);
-  }
-  const std::vector<std::string>& long_names = option.get_lnames();
-  const auto has = [&](const std::string& name) {
-    return std::find(long_names.begin(), long_names.end(), name) != long_names.end();
-  };
-  for (const std::string& name : long_names) {
-    if (has("no-" + name)) {
-      names.push_back("--[no-]" + name);
-    } else if (!(name.starts_with("no-") && has(name.substr(3)))) {
-      names.push_back("--" + name);
-    }
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::string value_name(const CLI::Option& option) {
-  return option.get_type_size() == 0 ? "" : option.get_type_name();
-}
-
-std::string shown_text(const CLI::Option& option) {
-  std::string text = option.get_description();
-  if (option.get_required()) {
-    text += " (required)";
-  } else if (!option.get_default_str().empty() && option.get_type_size() != 0) {
-    text += " [" + option.get_default_str() + "]";
-  }
-  return text;
-}
-
-HelpFormatter::HelpFormatter() {
-  column_width(kLeft);
-}
-
-std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
-  const std::string names = is_positional ? "" : shown_names(*option);
-  const std::string value = value_name(*option);
-  return entry(names + (names.empty() || value.empty() ? "" : " ") + value, shown_text(*option));
-}
-
-std::string HelpFormatter::make_subcommand(const CLI::App* subcommand) const {
-  return entry(subcommand->get_name(), subcommand->get_description());
+std::shared_ptr<CLI::Formatter> help_formatter() {
+  return std::make_shared<HelpFormatter>();
 }
 
 Command add_man(CLI::App& program) {

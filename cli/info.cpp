@@ -2,7 +2,6 @@
 #include "core/device_functions.h"
 #include "core/simd/target.h"
 #include "data/dataset.h"
-#include "data/image_file.h"
 #include "lab/report/report.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"

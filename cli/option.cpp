@@ -1,6 +1,7 @@
 #include "cli/option.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "cli/command.h"
 
@@ -272,8 +273,8 @@ std::string shown(const std::string& text) {
     return "an empty text";
   }
   std::string line = text.size() > kLongest ? text.substr(0, kLongest) + "…" : text;
-  std::replace_if(
-      line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+  std::ranges::replace_if(
+      line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
   return line;
 }
 
@@ -301,8 +302,7 @@ void give_lines(CLI::App& app, const std::vector<std::string>& words, const std:
   }
   const std::set<const CLI::Option*> given = decided(app, words);
   for (const ConfigLine& line : lines) {
-    check(std::ranges::find(known, line.name) != known.end(), app.get_name(), "{}: {}", line.place,
-          unknown_name("option", line.name, known));
+    check(is_in(known, line.name), app.get_name(), "{}: {}", line.place, unknown_name("option", line.name, known));
     for (const char* own : {"config", "help", "resume"}) {  // a file that names the next one might never end
       check(line.name != own, app.get_name(), "{}: {}: expected on the command line, got it in a file", line.place,
             own);

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace CLI {
@@ -103,6 +102,14 @@ inline Option add_list(CLI::App& app, const std::string& names, const std::strin
   const auto take = [&items](const std::string& item) { return train::into(items.emplace_back())(item); };
   return add_items(
       app, names, what, [&items] { items.clear(); }, take, description, text);
+}
+inline constexpr const char* kMeasured = "What is measured";
+/// Names of what is measured, some of `choices`.
+inline Option add_names(CLI::App& app, const std::string& names, std::vector<std::string>& items,
+                        const std::string& otherwise, const std::vector<std::string>& choices,
+                        const std::string& description) {
+  return add_list(app, names, "a name", items, description,
+                  {.value = "LIST", .otherwise = otherwise, .heading = kMeasured, .choices = choices});
 }
 /// Whole numbers, likewise.
 inline Option add_values(CLI::App& app, const std::string& names, const Range<int64_t>& range,

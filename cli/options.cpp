@@ -1,6 +1,7 @@
 #include "cli/options.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/toml_lines.h"
 #include "cli/command.h"
@@ -8,22 +9,20 @@
 #include "core/parallel.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "models/registry.h"
-#include "nn/plugin.h"
 #include "ops/conv/conv.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
 #include "session/output.h"
-#include "session/run_folder.h"
-#include "train/checkpoint.h"
 #include "train/loop.h"
-#include "train/recipe_option.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <system_error>
 #include <thread>
+#include <tuple>
 
 namespace norma::cli {
 
@@ -67,7 +66,7 @@ void RecipeOptions::add(CLI::App& app, const train::RecipeOption& option) {
 void RecipeOptions::add(CLI::App& app, const std::vector<train::RecipePart>& parts,
                         const std::vector<std::string>& but) {
   for (const train::RecipeOption& option : train::recipe_options()) {
-    if (std::ranges::find(parts, option.part) != parts.end() && std::ranges::find(but, option.name) == but.end()) {
+    if (is_in(parts, option.part) && !is_in(but, option.name)) {
       add(app, option);
     }
   }
@@ -80,13 +79,8 @@ void RecipeOptions::add_all(CLI::App& app) {
 }
 
 std::vector<std::string> RecipeOptions::typed() const {
-  std::vector<std::string> names;
-  for (const auto& [name, option] : with_value_) {
-    if (option.typed()) {
-      names.push_back(name);
-    }
-  }
-  return names;
+  const auto given = filtered(with_value_, [](const auto& one) { return one.second.typed(); });
+  return mapped(given, &std::pair<std::string, Option>::first);
 }
 
 train::Recipe RecipeOptions::applied_to(train::Recipe recipe) const {
@@ -213,15 +207,14 @@ std::vector<train::OptionRow> RunOptions::rows(std::string_view command) {
 }
 
 void RunOptions::add(CLI::App& app) {
+  if (command_name(app) != "audit") {  // which knows its norms by their definitions
+    add_repeated(app, "--plugin", "the name of a file", plugins,
+                 "a shared library with norms of your own (docs/plugins.md); may be given several times",
+                 {.value = "FILE", .heading = "Network"});
+  }
   for (const train::OptionRow& row : rows(command_name(app))) {
     cli::add(app, row);
   }
-}
-
-void RunOptions::add_plugin(CLI::App& app) {
-  add_repeated(app, "--plugin", "the name of a file", plugins,
-               "a shared library with norms of your own (docs/plugins.md); may be given several times",
-               {.value = "FILE", .heading = "Network"});
 }
 
 std::string RunOptions::plugin_words() {
@@ -236,11 +229,9 @@ std::string RunOptions::config_text() const {
       text += fmt::format("{} = {}\n", option.name, option.toml(*this));
     }
   }
-  std::string files;
-  for (const nn::PluginRecord& plugin : nn::loaded_plugins()) {
-    files += (files.empty() ? "" : ", ") + toml_string(recorded_word(plugin));
-  }
-  return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", files));
+  const auto files =
+      mapped(nn::loaded_plugins(), [](const nn::PluginRecord& plugin) { return toml_string(recorded_word(plugin)); });
+  return text + (files.empty() ? "" : fmt::format("plugin = [{}]\n", fmt::join(files, ", ")));
 }
 
 train::KeepOptions RunOptions::keep() const {
@@ -254,7 +245,7 @@ void RunOptions::apply(std::string_view command) const {
   }
   if (!conv.empty()) {
     const std::vector<std::string> names = conv2d_modes();
-    check(std::ranges::find(names, conv) != names.end(), command, "conv: {}", unknown_name("mode", conv, names));
+    check(is_in(names, conv), command, "conv: {}", unknown_name("mode", conv, names));
     set_conv2d_implementation(conv, kCpu);
   }
   if (threads > 0) {
@@ -304,8 +295,7 @@ train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options) {
   if (trained.of_run && recipe.model == models::network_of(trained.recipe.model)) {
     recipe.model = trained.recipe.model;
   }
-  if (const std::vector<std::string> typed = options.typed();
-      trained.of_run && std::ranges::find(typed, "img-size") == typed.end()) {
+  if (const std::vector<std::string> typed = options.typed(); trained.of_run && !is_in(typed, "img-size")) {
     recipe.image_size = trained.recipe.image_size;  // whatever the name says
   }
   return recipe;
@@ -320,19 +310,13 @@ void warn_of_other_norm(std::string_view op, const Trained& trained, const train
   const auto norm_of = [&](const train::Recipe& of) {
     return of.norm.empty() ? models::own_norm(recipe.model) : of.norm;
   };
-  const std::string before = norm_of(trained.recipe);
-  const std::string now = norm_of(recipe);
-  if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
-    train::warn(op, "the weights were trained with norm {}, and {} takes them as they are: the network is another one",
-                before, now);
-  }
   const auto qk_norm_of = [](const train::Recipe& of) { return of.qk_norm.empty() ? "none" : of.qk_norm; };
-  const std::string qk_before = qk_norm_of(trained.recipe);
-  const std::string qk_now = qk_norm_of(recipe);
-  if (trained.of_run && models::complete_norm(recipe.model, qk_before) != models::complete_norm(recipe.model, qk_now)) {
-    train::warn(op,
-                "the weights were trained with qk-norm {}, and {} takes them as they are: the network is another one",
-                qk_before, qk_now);
+  for (const auto& [option, before, now] : {std::tuple("norm", norm_of(trained.recipe), norm_of(recipe)),
+                                            std::tuple("qk-norm", qk_norm_of(trained.recipe), qk_norm_of(recipe))}) {
+    if (trained.of_run && models::complete_norm(recipe.model, before) != models::complete_norm(recipe.model, now)) {
+      train::warn(op, "the weights were trained with {} {}, and {} takes them as they are: the network is another one",
+                  option, before, now);
+    }
   }
 }
 

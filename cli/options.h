@@ -66,9 +66,8 @@ struct RunOptions {
 
   /// The rows of the options that a command has.
   [[nodiscard]] std::vector<train::OptionRow> rows(std::string_view command);
-  /// Adds these rows.
+  /// Adds these rows, and --plugin, norms of your own, where a command takes them.
   void add(CLI::App& app);
-  void add_plugin(CLI::App& app);  ///< --plugin, norms of your own
   /// The loaded plug-ins as " --plugin FILE…" with absolute names, to continue a command line; "" if there are none.
   [[nodiscard]] static std::string plugin_words();
   /// Lines of args.toml for the options that differ from their defaults, and for the loaded plug-ins.

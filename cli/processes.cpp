@@ -24,6 +24,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <optional>
 
 namespace norma::cli {
@@ -190,9 +191,7 @@ int start_processes(std::string_view command, int64_t processes) {
   if (::geteuid() == 0) {
     words.emplace_back("--allow-run-as-root");
   }
-  for (std::string& word : own_words()) {
-    words.push_back(std::move(word));
-  }
+  std::ranges::move(own_words(), std::back_inserter(words));
   const std::vector<char*> arguments = arguments_of(words);
 
   struct sigaction action {};

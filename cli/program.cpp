@@ -22,7 +22,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <new>
 #include <sstream>
 
@@ -71,7 +70,7 @@ std::vector<std::string> parsed_words(CLI::App& program, std::vector<std::string
       break;
     }
   }
-  std::reverse(words.begin(), words.end());
+  std::ranges::reverse(words);
   return words;
 }
 
@@ -87,7 +86,7 @@ std::string complaint(const CLI::App& program) {
     return "";
   }
   // A wrong option leaves its value behind, too; the message names the option.
-  const auto option = std::find_if(rest.begin(), rest.end(), [](const std::string& word) { return word[0] == '-'; });
+  const auto option = std::ranges::find_if(rest, [](const std::string& word) { return word[0] == '-'; });
   const std::string where = chosen.empty() ? "" : app.get_name() + ": ";
   if (option != rest.end() && (!chosen.empty() || option == rest.begin())) {
     const std::string name = option->substr(0, option->find('='));
@@ -131,7 +130,7 @@ int run_command(const std::vector<std::string>& words) {
   program.set_help_flag("-h,--help", "show this help");
   program.allow_extras();
   program.require_subcommand(0, 1);
-  program.formatter(std::make_shared<HelpFormatter>());
+  program.formatter(help_formatter());
   load_plugins(words);
   const std::string line = command_line(words);
   const std::vector<Command> commands = {add_compare(program, line), add_train(program),

@@ -1,10 +1,9 @@
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "lab/report/merged.h"
 #include "session/output.h"
-
-#include <fmt/format.h>
 
 #include <optional>
 #include <system_error>
@@ -62,10 +61,7 @@ int run(const State& state) {
   } else {
     check_free();
   }
-  std::vector<lab::Parts> reports;
-  for (const std::string& folder : state.folders) {
-    reports.push_back(load_report(folder));
-  }
+  std::vector<lab::Parts> reports = mapped(state.folders, load_report);
   const lab::Parts parts =
       reports.size() == 1 ? std::move(reports.front()) : lab::merged(real_paths(state.folders), std::move(reports));
   if (!lock) {  // only now, so that a mistake leaves no folder

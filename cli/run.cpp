@@ -10,8 +10,6 @@
 #include "train/recipe_option.h"
 #include "train/weights.h"
 
-#include <fmt/format.h>
-
 #include <optional>
 
 namespace norma::cli {
@@ -158,7 +156,6 @@ Command add_run(CLI::App& program) {
            "channels of the input");
   add_size("--patch-size", {1, 1024}, state->patch_size, "P", "4; ViT: 16",
            "ConvNeXt, ViT: size and stride of the first convolution");
-  state->running.add_plugin(app);
   state->running.add(app);
   return {&app, [state] { return run(*state); }};
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "base/quoting.h"
 #include "base/toml_lines.h"
 #include "cli/options.h"
@@ -12,7 +13,6 @@
 #include "session/environment.h"
 #include "session/output.h"
 #include "session/run_folder.h"
-#include "train/checkpoint.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -20,7 +20,7 @@
 
 #include <algorithm>
 #include <fstream>
-#include <type_traits>
+#include <iterator>
 
 namespace norma::cli {
 
@@ -31,19 +31,6 @@ constexpr const char* kOp = "train";
 const RunOption* run_option(std::string_view name) {
   const auto found = std::ranges::find(run_options(), name, &RunOption::name);
   return found == run_options().end() ? nullptr : &*found;
-}
-
-/// A text or a number as a word of the command line; "" for any other value.
-std::string word_of(const TomlScalar& value) {
-  return std::visit(
-      []<class T>(const T& its) {
-        if constexpr (std::is_same_v<T, std::monostate> || std::is_same_v<T, bool>) {
-          return std::string();
-        } else {
-          return fmt::format("{}", its);
-        }
-      },
-      value);
 }
 
 /// The lines of a run's args.toml that stay valid when it is resumed; none if no run has written that file.
@@ -151,9 +138,7 @@ std::vector<nn::PluginRecord> configured_plugins(const std::filesystem::path& fi
   std::vector<nn::PluginRecord> plugins;
   for (const ConfigLine& line : read_config(kOp, file)) {
     if (line.name == "plugin") {
-      for (const std::string& text : line.items) {
-        plugins.push_back(plugin_named(text));
-      }
+      std::ranges::transform(line.items, std::back_inserter(plugins), plugin_named);
     }
     dry_run = dry_run || (line.name == "dry-run" && line.value() != "false");
   }
@@ -190,7 +175,7 @@ std::vector<ConfigLine> read_config(std::string_view op, const std::filesystem::
     });
     check(are_words, op, "{}: {}: expected a text, a number, true, false or a list of texts or numbers",
           line.value_place, excerpt(line.key));
-    std::ranges::transform(values, std::back_inserter(taken.items), word_of);
+    taken.items = mapped(values, toml_word);
   }
   return result;
 }
@@ -240,9 +225,7 @@ std::vector<std::string> other_lines(const std::filesystem::path& folder, const 
 }
 
 std::vector<nn::PluginRecord> plugins_of(const train::Checkpoint& checkpoint, const std::filesystem::path& file) {
-  const auto found = checkpoint.options.find(train::kPluginsKey);
-  return found == checkpoint.options.end() ? std::vector<nn::PluginRecord>()
-                                           : train::plugins_from_json(found->second, "train: " + file.string());
+  return train::plugins_from_json(checkpoint.option(train::kPluginsKey).value_or("[]"), "train: " + file.string());
 }
 
 std::string plugin_words(const std::vector<nn::PluginRecord>& plugins) {
@@ -264,12 +247,11 @@ void check_norms_are_loaded(std::string_view op, const std::vector<std::string>&
   const std::vector<std::string> known = nn::norm_names();
   for (const std::string& norm : norms) {
     const std::string name = norm.substr(0, norm.find_first_of(":[/"));
-    if (norm.empty() || std::ranges::find(known, name) != known.end()) {
+    if (norm.empty() || is_in(known, name)) {
       continue;
     }
-    const bool theirs = std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) {
-      return std::ranges::find(plugin.norms, name) != plugin.norms.end();
-    });
+    const bool theirs =
+        std::ranges::any_of(plugins, [&](const nn::PluginRecord& plugin) { return is_in(plugin.norms, name); });
     check(!theirs, op, "norm '{}' comes from a plug-in, which is not loaded: add{}", excerpt(name),
           plugin_words(plugins));
     fail(op,

@@ -1,5 +1,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/quoting.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -8,7 +9,6 @@
 #include "core/autocast.h"
 #include "lab/telemetry/recorder.h"
 #include "lab/telemetry/telemetry.h"
-#include "models/registry.h"
 #include "nn/plugin.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
@@ -49,7 +49,7 @@ struct State {
     train::Recipe changed = recipe.applied_to(before);
     if (batch_size_per_process > 0) {
       const std::vector<std::string> typed = recipe.typed();
-      check(std::ranges::find(typed, "batch-size") == typed.end(), "train",
+      check(!is_in(typed, "batch-size"), "train",
             "batch-size-per-process: expected this or --batch-size, the images of all processes, got both");
       changed.batch_size = batch_size_per_process * group->size();
     }
@@ -92,8 +92,8 @@ train::Checkpoint checkpoint_to_resume(const std::filesystem::path& file, const 
     return checkpoint;
   } catch (const Error& error) {
     const train::RunFolder others = train::read_run_folder(folder);
-    const bool broken = std::any_of(others.broken.begin(), others.broken.end(),
-                                    [&](const auto& other) { return other.first.filename() == file.filename(); });
+    const bool broken = std::ranges::any_of(
+        others.broken, [&](const auto& other) { return other.first.filename() == file.filename(); });
     if (others.whole.empty() || !broken) {
       throw;
     }
@@ -107,12 +107,8 @@ std::string policy_line(const train::Precision& precision) {
   std::string line = precision.name + ": ";
   for (const auto& [rule, dtype] :
        {std::pair(CastRule::lower, *precision.autocast), std::pair(CastRule::float32, DType::float32)}) {
-    std::vector<std::string> ops;
-    for (const std::string& op : CastPolicy::ops()) {
-      if (precision.policy.rule(op) == rule) {
-        ops.push_back(op);
-      }
-    }
+    const auto has_rule = [&, rule = rule](const std::string& op) { return precision.policy.rule(op) == rule; };
+    const std::vector<std::string> ops = filtered(CastPolicy::ops(), has_rule);
     line += ops.empty() ? "" : fmt::format("{} in {}; ", fmt::join(ops, ", "), to_string(dtype));
   }
   return line + "others in the dtype of their first input";
@@ -182,16 +178,13 @@ train::Trainer make_trainer(const State& state, const std::shared_ptr<lab::Telem
   for (const std::string& line : train::differences(before, recipe)) {
     train::say("changed on resuming: {}\n", line);
   }
-  if (const auto versions = checkpoint.options.find(train::kVersionsKey);
-      versions != checkpoint.options.end() && versions->second != train::versions_json()) {
-    train::say("changed on resuming, so that bits may differ: versions {} → {}\n", excerpt(versions->second),
-               train::versions_json());
+  const std::string versions = train::versions_json();
+  if (const std::string of_run = checkpoint.option(train::kVersionsKey).value_or(versions); of_run != versions) {
+    train::say("changed on resuming, so that bits may differ: versions {} → {}\n", excerpt(of_run), versions);
   }
-  const auto recorded = checkpoint.options.find(train::kPluginsKey);
-  if (const std::string plugins = train::plugins_json(nn::loaded_plugins());
-      recorded != checkpoint.options.end() && recorded->second != plugins) {
-    train::say("changed on resuming, so that bits may differ: plug-ins {} → {}\n", excerpt(recorded->second, 1000),
-               plugins);
+  const std::string plugins = train::plugins_json(nn::loaded_plugins());
+  if (const std::string of_run = checkpoint.option(train::kPluginsKey).value_or(plugins); of_run != plugins) {
+    train::say("changed on resuming, so that bits may differ: plug-ins {} → {}\n", excerpt(of_run, 1000), plugins);
   }
   options.resumed = file;
   options.arguments = arguments(state, recipe);
@@ -224,10 +217,10 @@ std::string rates_text(const train::Trainer& trainer) {
 /// `recipe` is its recipe as lines of a file for --config.
 std::string dry_run_text(train::Trainer& trainer, const std::string& recipe_lines) {
   const train::Recipe& recipe = trainer.recipe();
-  const std::string norm = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
   std::string text = "recipe\n" + indented(recipe_lines);
-  text += dry_line("network", fmt::format("{}, {}: {} parameters", train::model_label(recipe.model, recipe),
-                                          train::norm_label(norm, recipe), trainer.model()->parameter_count()));
+  text += dry_line("network",
+                   fmt::format("{}, {}: {} parameters", train::model_label(recipe.model, recipe),
+                               train::norm_label(train::norm_of(recipe), recipe), trainer.model()->parameter_count()));
   const std::string begun = trainer.step() > 0 ? fmt::format("from step {} on, ", trainer.step() + 1) : "";
   text += dry_line("steps", fmt::format("{}{} of {} images, {} an epoch", begun, trainer.total_steps(),
                                         recipe.batch_size * recipe.grad_accum_steps, trainer.steps_per_epoch()));
@@ -360,7 +353,6 @@ Command add_train(CLI::App& program) {
              "print the plan, and the memory and time that it will take by a few steps, and write nothing",
              {.heading = "Running"});
   add_config(app, {.value = "FILE.toml", .heading = "Running"});
-  state->running.add_plugin(app);
   add_value(app, "--batch-size-per-process", train::ranges::kBatchSize, state->batch_size_per_process,
             "images of a batch in each process, in the place of --batch-size, which counts those of all",
             {.value = "N", .heading = "Running"});

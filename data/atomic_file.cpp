@@ -12,10 +12,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <regex>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <cstddef>
 #include <filesystem>
 #include <string>
@@ -22,14 +24,12 @@ void check_new(std::string_view op, std::string_view option, const std::filesyst
 /// meanwhile. The destructor removes it if there was no commit(); if the process was
 /// killed, the next AtomicFile of the same name does. If the name is a symbolic link, its target is written; a link
 /// that leads nowhere is replaced by the file.
-class AtomicFile {
+class AtomicFile : NotCopied {
  public:
   /// `op` begins every error text. Throws Error that names the file when the folder cannot be written, or when
   /// something other than a file has the name.
   AtomicFile(std::string op, std::filesystem::path file);
   ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
 
   /// Appends. Throws Error when the disk is full or fails.
   void write(const void* bytes, size_t count);

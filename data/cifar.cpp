@@ -7,8 +7,6 @@
 #include <cstddef>
 #include <sstream>
 #include <string>
-#include <system_error>
-#include <utility>
 
 namespace norma::data {
 

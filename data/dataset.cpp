@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "core/random.h"
 
@@ -8,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <utility>
-#include <vector>
 
 namespace norma::data {
 
@@ -91,9 +91,7 @@ class ClassSubset final : public Subset {
       names[static_cast<size_t>(now)] = info_.class_names[static_cast<size_t>(before)];
     }
     info_.class_names = std::move(names);
-    std::erase_if(info_.empty_classes, [&](const std::string& name) {
-      return std::ranges::find(info_.class_names, name) == info_.class_names.end();
-    });
+    std::erase_if(info_.empty_classes, [&](const std::string& name) { return !is_in(info_.class_names, name); });
   }
 
   int64_t load(int64_t index, Image& image) const override {
@@ -132,11 +130,7 @@ void register_dataset(const std::string& name, const std::string& description, D
 std::vector<std::string> dataset_names() {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  std::vector<std::string> names;
-  for (const auto& [name, entry] : all.entries) {
-    names.push_back(name);
-  }
-  return names;
+  return mapped(all.entries, [](const auto& entry) { return entry.first; });
 }
 
 std::string dataset_description(std::string_view name) {
@@ -159,7 +153,7 @@ std::shared_ptr<const Dataset> random_subset(std::shared_ptr<const Dataset> data
   for (int64_t i = 0; i < size; ++i) {
     indices.push_back(keys[static_cast<size_t>(i)].second);
   }
-  std::sort(indices.begin(), indices.end());
+  std::ranges::sort(indices);
   return std::make_shared<Subset>(std::move(dataset), std::move(indices));
 }
 

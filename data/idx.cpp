@@ -2,15 +2,14 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/not_copied.h"
 #include "data/atomic_file.h"
-#include "data/dataset.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <zlib.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -30,7 +29,7 @@ uint32_t big_endian(const uint8_t* bytes) {
 }
 
 /// A file that is unpacked if gzip has packed it.
-class Unpacked {
+class Unpacked : NotCopied {
  public:
   explicit Unpacked(const std::filesystem::path& file) {
     const InputFile readable("idx", file, kMaxBytes);  // has texts for what is no file
@@ -38,8 +37,6 @@ class Unpacked {
     check(file_ != nullptr, "idx", "no memory to unpack {}", file.string());
   }
   ~Unpacked() { ::gzclose(file_); }
-  Unpacked(const Unpacked&) = delete;
-  Unpacked& operator=(const Unpacked&) = delete;
 
   /// Fills `bytes` and returns how many there were: fewer only at the end of the file.
   size_t read(std::span<uint8_t> bytes) {
@@ -144,7 +141,7 @@ std::filesystem::path find_idx_file(const std::filesystem::path& folder, std::st
   }
   check(!error || error == std::errc::no_such_file_or_directory, "idx", "cannot read {}: {}", folder.string(),
         error.message());
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   if (found.size() == 2 && found[1] == found[0] + ".gz") {
     found.pop_back();  // the same file, packed and unpacked
   }
@@ -164,7 +161,7 @@ void transpose(IdxArray& images) {
         image[static_cast<size_t>(x * height + y)] = first[y * width + x];
       }
     }
-    std::copy(image.begin(), image.end(), first);
+    std::ranges::copy(image, first);
   }
   std::swap(images.sizes[1], images.sizes[2]);
 }
@@ -242,7 +239,7 @@ std::shared_ptr<const Dataset> make_idx_folder(const DatasetOptions& options) {
   for (const auto& labels : {train.labels, test.labels}) {
     if (!labels.empty()) {
       const IdxArray array = read_idx(labels, /* rank= */ 1);
-      largest = std::max<int64_t>(largest, *std::max_element(array.values.begin(), array.values.end()));
+      largest = std::max<int64_t>(largest, *std::ranges::max_element(array.values));
     }
   }
   for (int64_t label = 0; label <= largest; ++label) {

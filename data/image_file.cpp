@@ -12,13 +12,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstddef>
-#include <functional>
 #include <new>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 // CMake says which libraries there are (NORMA_HAVE_…: true or false). What is not built is not named for the linker.
 #define NORMA_IF(there, what) \
@@ -38,14 +33,12 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOp = "image";
 
-using namespace std::string_view_literals;
-
 bool is_space(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0;
 }
 
 bool is_text(std::string_view bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](char c) {
+  return std::ranges::all_of(bytes, [](char c) {
     const auto code = static_cast<unsigned char>(c);
     return code >= ' ' ? code != 0x7F : is_space(c);
   });

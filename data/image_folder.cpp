@@ -65,15 +65,15 @@ Entries entries_of(const std::filesystem::path& folder, LeftOut& left_out) {
     }
   }
   check(!error, kOp, "cannot read {}: {}", folder.string(), error.message());
-  std::sort(entries.folders.begin(), entries.folders.end());
-  std::sort(entries.files.begin(), entries.files.end());
+  std::ranges::sort(entries.folders);
+  std::ranges::sort(entries.files);
   return entries;
 }
 
 bool is_image_name(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return std::any_of(kExtensions.begin(), kExtensions.end(), [&](std::string_view end) { return name.ends_with(end); });
+  std::ranges::transform(name, name.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return std::ranges::any_of(kExtensions, [&](std::string_view end) { return name.ends_with(end); });
 }
 
 /// The names of the images in each folder; the folder's name is relative to the split.
@@ -250,7 +250,7 @@ class ImageFolder final : public Dataset {
     find_images(split_, name, /* depth= */ 1, folders, found, left_out_);
     check(!found.empty(), kOp, "{}: class '{}': expected images ({}), found none", split_.string(), excerpt(name),
           fmt::join(kExtensions, " "));
-    std::sort(found.begin(), found.end());  // "a-b" before "a/b", as Python sorts them
+    std::ranges::sort(found);  // "a-b" before "a/b", as Python sorts them
     for (const auto& [folder, files] : found) {
       for (const std::string& file : files) {
         samples_.push_back({.file = fmt::format("{}/{}", folder, file), .label = known - info_.class_names.begin()});

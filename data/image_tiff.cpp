@@ -1,6 +1,5 @@
 #include "data/image_formats.h"
 
-#include <fmt/format.h>
 #include <tiffio.h>
 
 #include <algorithm>

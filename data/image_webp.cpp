@@ -24,7 +24,7 @@ void decode_webp(std::string_view bytes, const std::string& name, int64_t channe
   WebPDecoderConfig config;
   check_fault(WebPInitDecoderConfig(&config) != 0 ? "" : "libwebp is of another version", name);
   image.set_size(height, width, 3);
-  std::fill(image.pixels.begin(), image.pixels.end(), uint8_t{0});  // what a film's first frame leaves free
+  std::ranges::fill(image.pixels, uint8_t{0});  // what a film's first frame leaves free
   const int64_t first = (frame.y_offset * width + frame.x_offset) * 3;
   config.output.colorspace = MODE_RGB;
   config.output.is_external_memory = 1;

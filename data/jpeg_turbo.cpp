@@ -1,4 +1,5 @@
 #include "base/excerpt.h"
+#include "base/not_copied.h"
 #include "data/image_formats.h"
 #include "data/kept.h"
 
@@ -39,7 +40,7 @@ constexpr int64_t kFewBytes = int64_t{1} << 28;
 constexpr int64_t kMargin = 16;
 
 /// Holds libjpeg's object. No exception may pass through C: its errors jump back to guarded().
-class JpegReader {
+class JpegReader : NotCopied {
  public:
   explicit JpegReader(std::string_view bytes) : bytes_(bytes) {
     info_.err = jpeg_std_error(&errors_);
@@ -54,8 +55,6 @@ class JpegReader {
     info_.mem->max_memory_to_use = std::max(kFewBytes, kMostBytesOfByte * static_cast<int64_t>(bytes.size()));
   }
   ~JpegReader() { jpeg_destroy_decompress(&info_); }
-  JpegReader(const JpegReader&) = delete;
-  JpegReader& operator=(const JpegReader&) = delete;
 
   /// Returns the fault, or "".
   std::string read_header(int64_t channels, Image& image) {

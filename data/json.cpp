@@ -1,6 +1,6 @@
 #include "data/json.h"
 
-#include <utility>
+#include "base/lists.h"
 
 namespace norma::data {
 
@@ -100,11 +100,8 @@ std::string json_text(const nlohmann::ordered_json& value, int indent) {
 }
 
 std::vector<double> json_numbers(std::string_view op, const nlohmann::json& object, const std::string& name) {
-  std::vector<double> numbers;
-  for (const std::optional<double>& number : json_field<std::vector<std::optional<double>>>(op, object, name)) {
-    numbers.push_back(number.value_or(std::numeric_limits<double>::quiet_NaN()));
-  }
-  return numbers;
+  return mapped(json_field<std::vector<std::optional<double>>>(op, object, name),
+                [](const auto& number) { return number.value_or(std::numeric_limits<double>::quiet_NaN()); });
 }
 
 std::string json_excerpt(const nlohmann::json& value) {

@@ -20,7 +20,6 @@
 #include <map>
 #include <mutex>
 #include <numeric>
-#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>

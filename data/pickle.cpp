@@ -9,7 +9,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <optional>
 #include <type_traits>
 #include <unordered_map>
 

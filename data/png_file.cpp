@@ -1,3 +1,4 @@
+#include "base/not_copied.h"
 #include "data/image_formats.h"
 
 #include <png.h>
@@ -16,7 +17,7 @@ namespace {
 using namespace std::string_view_literals;
 
 /// libpng's object, which reads `bytes`.
-class PngReader {
+class PngReader : NotCopied {
  public:
   explicit PngReader(std::string_view bytes) : bytes_(bytes) {
     png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, take_error, [](png_structp, png_const_charp) {});
@@ -33,8 +34,6 @@ class PngReader {
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_AS_DEFAULT, reinterpret_cast<png_const_bytep>("eXIf"), 1);
   }
   ~PngReader() { png_destroy_read_struct(&png_, &info_, nullptr); }
-  PngReader(const PngReader&) = delete;
-  PngReader& operator=(const PngReader&) = delete;
 
   /// Reads what stands before the pixels. Returns the fault, or "".
   std::string read_header(bool color) {

@@ -5,7 +5,6 @@
 #include "base/input_file.h"
 #include "core/copy.h"
 #include "core/factory.h"
-#include "core/storage.h"
 #include "data/pickle.h"
 
 #include <fmt/format.h>

@@ -1,6 +1,7 @@
 #include "data/image_formats.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 
 #include <algorithm>
 #include <array>
@@ -87,8 +88,8 @@ BmpHeader read_bmp_header(std::string_view bytes, const std::string& name) {
   check(compression == 0 || has_masks, kOp, "{}: expected a BMP without compression, got one with number {}", name,
         compression);
   constexpr std::array<uint32_t, 6> depths = {1, 4, 8, 16, 24, 32};
-  check(std::find(depths.begin(), depths.end(), header.bits) != depths.end(), kOp,
-        "{}: damaged: expected 1, 4, 8, 16, 24 or 32 bits a pixel, got {}", name, header.bits);
+  check(is_in(depths, header.bits), kOp, "{}: damaged: expected 1, 4, 8, 16, 24 or 32 bits a pixel, got {}", name,
+        header.bits);
 
   size_t end = kFileHeader + size;  // of the part before the pixels
   if (has_masks) {

@@ -6,8 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <vector>
 
 namespace norma::data {
 
@@ -79,10 +77,10 @@ void resize_part(const Image& image, const Rectangle& window, int64_t height, in
   const int64_t first = vertical.front().first;  // windows begin and end in ascending order
   const int64_t last = vertical.back().first + static_cast<int64_t>(vertical.back().weights.size());
   if (flips.across) {
-    std::reverse(horizontal.begin(), horizontal.end());
+    std::ranges::reverse(horizontal);
   }
   if (flips.down) {
-    std::reverse(vertical.begin(), vertical.end());
+    std::ranges::reverse(vertical);
   }
   static KeptByThread<std::vector<uint8_t>> kept;
   std::vector<uint8_t>& wide = kept.get();

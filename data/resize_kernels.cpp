@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 HWY_BEFORE_NAMESPACE();
 namespace norma::data::HWY_NAMESPACE {

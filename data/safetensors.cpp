@@ -115,7 +115,7 @@ Entry parse_entry(const std::string& file, const std::string& full_name, const n
   entry.type = parse_dtype(file, name, value["dtype"]);
 
   const nlohmann::json& shape = value["shape"];
-  check(shape.is_array() && std::all_of(shape.begin(), shape.end(), is_size), kOp,
+  check(shape.is_array() && std::ranges::all_of(shape, is_size), kOp,
         "{}: tensor '{}': shape: expected a list of sizes, got {}", file, name, json_excerpt(shape));
   check(shape.size() <= static_cast<size_t>(kMaxRank), kOp, "{}: tensor '{}': shape: expected at most {} axes, got {}",
         file, name, kMaxRank, shape.size());
@@ -131,7 +131,7 @@ Entry parse_entry(const std::string& file, const std::string& full_name, const n
   const auto bytes = static_cast<uint64_t>(entry.sizes.contains(0) ? 0 : (most + 7) / 8);
 
   const nlohmann::json& offsets = value["data_offsets"];
-  check(offsets.is_array() && offsets.size() == 2 && std::all_of(offsets.begin(), offsets.end(), is_size), kOp,
+  check(offsets.is_array() && offsets.size() == 2 && std::ranges::all_of(offsets, is_size), kOp,
         "{}: tensor '{}': data_offsets: expected [begin, end], got {}", file, name, json_excerpt(offsets));
   entry.begin = offsets[0].get<uint64_t>();
   entry.end = offsets[1].get<uint64_t>();
@@ -196,17 +196,17 @@ Header read_header(InputFile& input, const std::string& file) {
     }
   }
   // Empty tensors come before others that begin at the same byte.
-  std::sort(header.entries.begin(), header.entries.end(),
-            [](const Entry& a, const Entry& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::ranges::sort(header.entries, [](const Entry& a, const Entry& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
   check_coverage(file, header.entries, data_bytes);
   return header;
 }
 
 }  // namespace
 
-Tensor Safetensors::find(std::string_view name) const {
-  const auto found =
-      std::find_if(tensors.begin(), tensors.end(), [&](const auto& tensor) { return tensor.first == name; });
+Tensor tensor_named(const NamedTensors& tensors, std::string_view name) {
+  const auto found = std::ranges::find(tensors, name, &NamedTensors::value_type::first);
   return found == tensors.end() ? Tensor() : found->second;
 }
 
@@ -221,9 +221,8 @@ void save_safetensors(const std::filesystem::path& file, const NamedTensors& ten
           tensor.first);
     sorted.push_back(&tensor);
   }
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto* a, const auto* b) {
-    return size_of(a->second.dtype()) > size_of(b->second.dtype());
-  });
+  std::ranges::stable_sort(
+      sorted, [](const auto* a, const auto* b) { return size_of(a->second.dtype()) > size_of(b->second.dtype()); });
 
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) {

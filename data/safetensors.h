@@ -13,14 +13,16 @@ namespace norma::data {
 /// Tensors with their names, in a fixed order.
 using NamedTensors = nn::NamedTensors;
 
+/// The tensor with this name; undefined if there is none.
+Tensor tensor_named(const NamedTensors& tensors, std::string_view name);
+
 /// The content of a safetensors file (https://github.com/huggingface/safetensors).
 struct Safetensors {
   NamedTensors tensors;                         ///< in the order in which they lie in the file, contiguous
   std::map<std::string, std::string> metadata;  ///< the texts under "__metadata__"
   std::vector<std::string> left_out = {};       ///< what has no dtype of Norma's: "scale (F8_E4M3)"
 
-  /// The tensor with this name; undefined if there is none.
-  [[nodiscard]] Tensor find(std::string_view name) const;
+  [[nodiscard]] Tensor find(std::string_view name) const { return tensor_named(tensors, name); }
 };
 
 /// Writes tensors of any dtype, strides and device, in the file always row-major. Tensors of wide dtypes come first, so

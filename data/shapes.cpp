@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/random.h"
 
 #include <algorithm>
@@ -137,9 +138,7 @@ class ShapesDataset final : public Dataset {
     info_.channels = kColors;
     info_.height = options.image_size;
     info_.width = options.image_size;
-    for (const Shape& shape : kShapes) {
-      info_.class_names.emplace_back(shape.name);
-    }
+    info_.class_names = mapped(kShapes, [](const Shape& shape) { return std::string(shape.name); });
     // Statistics of thousands of images of 32 x 32 pixels; a test computes them again.
     info_.mean = {0.5F, 0.5F, 0.5F};
     info_.std = {0.266F, 0.266F, 0.266F};

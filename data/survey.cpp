@@ -1,6 +1,7 @@
 #include "data/survey.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "core/parallel.h"
 
@@ -73,9 +74,7 @@ Survey survey(const Dataset& dataset, int64_t most) {
     faults.merge(bad);
     result.turned += turned;
   });
-  for (auto& [index, text] : faults) {
-    result.faults.push_back(std::move(text));
-  }
+  result.faults = mapped(faults, [](const auto& fault) { return fault.second; });
   for (size_t c = 0; c < all.sums.size() && all.pixels > 0; ++c) {
     const auto count = static_cast<double>(all.pixels);
     const double mean = static_cast<double>(all.sums[c]) / count;
@@ -115,7 +114,7 @@ Image contact_sheet(std::span<const Image> images, const ContactSheetOptions& op
       columns, cell_height, cell_width);
   Image sheet;
   sheet.set_size(rows * cell_height + options.gap, columns * cell_width + options.gap, 3);
-  std::fill(sheet.pixels.begin(), sheet.pixels.end(), uint8_t{255});
+  std::ranges::fill(sheet.pixels, uint8_t{255});
   for (int64_t i = 0; i < count; ++i) {
     const Image& image = images[static_cast<size_t>(i)];
     const int64_t top = i / columns * cell_height + options.gap;

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
-#include "base/parse_number.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "data/atomic_file.h"
@@ -16,12 +15,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
-#include <memory>
-#include <optional>
 #include <set>
-#include <string_view>
 
 namespace norma::data {
 
@@ -234,11 +229,11 @@ NpyHeader read_npy_header(std::string_view file, std::string_view text) {
   }
   Sizes of_memory = header.sizes;
   if (json["fortran_order"]) {
-    std::reverse(of_memory.begin(), of_memory.end());
+    std::ranges::reverse(of_memory);
   }
   header.strides = contiguous_strides(of_memory);
   if (json["fortran_order"]) {
-    std::reverse(header.strides.begin(), header.strides.end());
+    std::ranges::reverse(header.strides);
   }
   return header;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 #include "data/safetensors.h"
 
@@ -14,13 +15,11 @@
 namespace norma::data {
 
 /// A zip archive that is read, by libzip. Error texts begin with "OP: FILE: ", or are those of InputFile.
-class ZipArchive {
+class ZipArchive : NotCopied {
  public:
   /// Throws Error "OP: FILE: expected EXPECTED: …" for a file that is no zip archive.
   ZipArchive(std::string_view op, const std::filesystem::path& path, std::string_view expected);
   ~ZipArchive();
-  ZipArchive(const ZipArchive&) = delete;
-  ZipArchive& operator=(const ZipArchive&) = delete;
 
   /// The names of its files, by number. They may be any text: errors quote them through excerpt().
   [[nodiscard]] const std::vector<std::string>& names() const { return names_; }

@@ -1,7 +1,6 @@
 #include "data/transform.h"
 
 #include "base/error.h"
-#include "core/copy.h"
 #include "core/factory.h"
 #include "core/random.h"
 #include "data/kept.h"
@@ -28,6 +27,11 @@ constexpr int64_t kMaxPixels = 1 << 20;
 /// A number in [-limit, limit].
 int64_t random_shift(uint32_t bits, int64_t limit) {
   return static_cast<int64_t>((uint64_t{bits} * static_cast<uint64_t>(2 * limit + 1)) >> 32) - limit;
+}
+
+Image flipped(Image image, const Flips& flips) {
+  image = flips.across ? hflip(std::move(image)) : std::move(image);
+  return flips.down ? vflip(std::move(image)) : std::move(image);
 }
 
 /// TrivialAugmentWide fills with black, as in torchvision; RandAugment with the mean, as in timm.
@@ -154,13 +158,7 @@ void Transform::write(const Image& image, const AugmentationKey& key, T* output,
     return;
   }
   if (!is_in_place) {
-    made = placed(*source, place);
-    if (flips.across) {
-      made = hflip(std::move(made));
-    }
-    if (flips.down) {
-      made = vflip(std::move(made));
-    }
+    made = flipped(placed(*source, place), flips);
   }
   augment(key, made);
   place_into(made, {}, output, strides);
@@ -188,9 +186,7 @@ void Transform::resize_to_fit(const Image& image, const AugmentationKey& key, co
     return;
   }
   const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
-  result = resize_and_crop(image, resized, size, filter);
-  result = flips.across ? hflip(std::move(result)) : std::move(result);
-  result = flips.down ? vflip(std::move(result)) : std::move(result);
+  result = flipped(resize_and_crop(image, resized, size, filter), flips);
 }
 
 /// The middle, or a random place with `augment`.
@@ -251,26 +247,24 @@ void Transform::place_into(const Image& image, const Place& place, T* output,
         return byte;
       }
     };
-    const T black = value_of(0);
     for (int64_t h = 0; h < size; ++h) {
       T* const row = origin + c * strides[0] + h * strides[1];
+      const auto blacken = [&](int64_t from, int64_t to) {
+        for (int64_t w = from; w < to; ++w) {
+          row[w * step] = value_of(0);
+        }
+      };
       const int64_t source_row = h - top;
       if (source_row < 0 || source_row >= image.height) {
-        for (int64_t w = 0; w < size; ++w) {
-          row[w * step] = black;
-        }
+        blacken(0, size);
         continue;
       }
       const uint8_t* const bytes = image.pixels.data() + source_row * image.width * source_channels_ + source;
-      for (int64_t w = 0; w < first; ++w) {
-        row[w * step] = black;
-      }
+      blacken(0, first);
       for (int64_t w = first; w < last; ++w) {
         row[w * step] = value_of(bytes[(w - left) * source_channels_]);
       }
-      for (int64_t w = last; w < size; ++w) {
-        row[w * step] = black;
-      }
+      blacken(last, size);
     }
   }
 }

@@ -4,15 +4,12 @@
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/memory_format.h"
-#include "core/trace.h"
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
-#include <set>
 
 namespace norma::exporter {
 

@@ -96,8 +96,11 @@ int32_t onnx_dtype(DType dtype);
 
 /// An op of the trace that is to become nodes.
 struct Op {
+  Graph& graph;
   const TracedOp& traced;
 
+  /// The name of the value of an input.
+  [[nodiscard]] std::string in(size_t number) const { return graph.value(traced.inputs.at(number)); }
   [[nodiscard]] const std::string& name() const { return traced.op; }
   [[nodiscard]] const Tensor& x() const { return traced.inputs.at(0); }
   [[nodiscard]] const Tensor& y() const { return traced.outputs.at(0); }
@@ -120,14 +123,14 @@ struct Op {
 };
 
 /// Adds the nodes of an op and returns the name of its result.
-using Lowering = std::function<std::string(Graph& graph, const Op& op)>;
+using Lowering = std::function<std::string(const Op& op)>;
 /// The lowering of an op of this name; null if ONNX has none. A norm has none here: is_norm() knows it by its
 /// attributes.
 const Lowering* find_lowering(const std::string& name);
 
 /// True iff the op is a norm of ops/norm.
 bool is_norm(const Op& op);
-std::string lower_norm(Graph& graph, const Op& op);
+std::string lower_norm(const Op& op);
 
 /// y = activation(x)
 std::string lower_activation(Graph& graph, const std::string& activation, const std::string& x, DType dtype);

@@ -159,10 +159,10 @@ Graph graph_of(const nn::Module& module, const Pass& pass, const Pass& other, co
       check_batch_axis(traced, pass.input.size(0), other.ops[i], other.input.size(0));
       check_divisor(traced, other.ops[i]);
     }
-    const Op op{traced};
+    const Op op{graph, traced};
     const exporter::Lowering* const lowering = exporter::find_lowering(traced.op);
     check(exporter::is_norm(op) || lowering != nullptr, kOp, "expected ops that ONNX has, got {}", traced.op);
-    graph.define(op.y(), exporter::is_norm(op) ? lower_norm(graph, op) : (*lowering)(graph, op));
+    graph.define(op.y(), exporter::is_norm(op) ? lower_norm(op) : (*lowering)(op));
   }
   check(graph.depends_on_input(pass.output), kOp,
         "expected an output that depends on the input by ops that are described (core/trace.h)");

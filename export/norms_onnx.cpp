@@ -14,8 +14,8 @@ namespace {
 
 /// A norm and its operands.
 struct Norm {
-  Graph& graph;
   const Op& op;
+  Graph& graph = op.graph;
   std::vector<int64_t> reduce = op.list("reduce");
   std::vector<int64_t> affine = op.list("affine");
   int64_t groups = op.integer("groups");
@@ -27,7 +27,7 @@ struct Norm {
 
   [[nodiscard]] int64_t rank() const { return op.x().rank(); }
   [[nodiscard]] DType dtype() const { return op.x().dtype(); }
-  [[nodiscard]] std::string x() const { return graph.value(op.x()); }
+  [[nodiscard]] std::string x() const { return op.in(0); }
   [[nodiscard]] bool has_affine() const { return weight.defined() || bias.defined(); }
   [[nodiscard]] bool is_centred() const { return centring == Centring::mean && correction == 0; }
   [[nodiscard]] bool is_rms() const { return centring == Centring::none && correction == 0; }
@@ -37,9 +37,12 @@ struct Norm {
     std::iota(axes.begin(), axes.end(), first);
     return axes;
   }
-  /// Weight and bias of one number per channel, or that number `otherwise`.
-  [[nodiscard]] std::string per_channel(const Tensor& parameter, double otherwise, int64_t channels) const {
-    return parameter.defined() ? graph.value(parameter) : graph.numbers(otherwise, channels, dtype());
+  /// x, and weight and bias of one number per channel.
+  [[nodiscard]] std::vector<std::string> by_channel() const {
+    const auto each = [&](const Tensor& parameter, double otherwise) {
+      return parameter.defined() ? graph.value(parameter) : graph.numbers(otherwise, op.x().size(1), dtype());
+    };
+    return {x(), each(weight, 1), each(bias, 0)};
   }
 };
 
@@ -64,12 +67,11 @@ std::string scaled_and_shifted(const Norm& norm, const std::string& x) {
 
 /// By running statistics.
 std::string batch_normalization(const Norm& norm) {
-  const int64_t channels = norm.op.x().size(1);
-  return norm.graph.add(
-      "BatchNormalization",
-      {norm.x(), norm.per_channel(norm.weight, 1, channels), norm.per_channel(norm.bias, 0, channels),
-       norm.graph.value(norm.op.get<Tensor>("running_mean")), norm.graph.value(norm.op.get<Tensor>("running_var"))},
-      {{"epsilon", norm.eps}});
+  std::vector<std::string> inputs = norm.by_channel();
+  for (const char* name : {"running_mean", "running_var"}) {
+    inputs.push_back(norm.graph.value(norm.op.get<Tensor>(name)));
+  }
+  return norm.graph.add("BatchNormalization", inputs, {{"epsilon", norm.eps}});
 }
 
 /// Over the last axes, along which weight and bias vary, too. RMSNormalization takes no bias.
@@ -98,21 +100,11 @@ std::string layer_norm_2d(const Norm& norm) {
   return norm.graph.add("Transpose", {y}, {{"perm", std::vector<int64_t>{0, 3, 1, 2}}});
 }
 
-std::string instance_normalization(const Norm& norm) {
-  const int64_t channels = norm.op.x().size(1);
-  return norm.graph.add(
-      "InstanceNormalization",
-      {norm.x(), norm.per_channel(norm.weight, 1, channels), norm.per_channel(norm.bias, 0, channels)},
-      {{"epsilon", norm.eps}});
-}
-
 std::string group_normalization(const Norm& norm) {
   const Sizes& sizes = norm.op.x().sizes();
-  const int64_t channels = sizes[1];
   if (norm.graph.opset() >= 21) {  // stash_type: without it, float64 would be computed in float32
     return norm.graph.add(
-        "GroupNormalization",
-        {norm.x(), norm.per_channel(norm.weight, 1, channels), norm.per_channel(norm.bias, 0, channels)},
+        "GroupNormalization", norm.by_channel(),
         {{"epsilon", norm.eps}, {"num_groups", norm.groups}, {"stash_type", int64_t{onnx_dtype(norm.dtype())}}});
   }
   const std::string groups = norm.graph.add(
@@ -122,9 +114,7 @@ std::string group_normalization(const Norm& norm) {
       "InstanceNormalization",
       {groups, norm.graph.numbers(1, norm.groups, norm.dtype()), norm.graph.numbers(0, norm.groups, norm.dtype())},
       {{"epsilon", norm.eps}});
-  std::vector<int64_t> back = attribute(sizes);
-  back[0] = 0;
-  return scaled_and_shifted(norm, norm.graph.add("Reshape", {y, norm.graph.integers(back)}));
+  return scaled_and_shifted(norm, reshape(norm.graph, y, {sizes[0], norm.groups, -1}, sizes));
 }
 
 /// (x - mean) / sqrt(var + eps), or as the centring says, by plain ops.
@@ -165,9 +155,7 @@ std::string by_plain_ops(const Norm& norm) {
   const std::string root = graph.add("Sqrt", {graph.add("Add", {square, graph.number(norm.eps, norm.dtype())})});
   std::string y = graph.add("Div", {norm.centring == Centring::deviation ? x : centred, root});
   if (norm.groups > 1) {
-    std::vector<int64_t> back = attribute(sizes);
-    back[0] = 0;
-    y = graph.add("Reshape", {y, graph.integers(back)});
+    y = reshape(graph, y, {sizes[0]}, sizes);
   }
   return scaled_and_shifted(norm, y);
 }
@@ -194,7 +182,7 @@ std::string normalized(const Norm& norm) {
     return by_plain_ops(norm);
   }
   if (takes_last_axes && first == 2 && per_channel) {
-    return instance_normalization(norm);
+    return norm.graph.add("InstanceNormalization", norm.by_channel(), {{"epsilon", norm.eps}});
   }
   if (rank >= 3 && norm.reduce == norm.axes_from(1) && per_channel) {
     return group_normalization(norm);
@@ -208,13 +196,13 @@ bool is_norm(const Op& op) {
   return op.has("reduce") && op.has("affine");
 }
 
-std::string lower_norm(Graph& graph, const Op& op) {
-  const Norm norm{.graph = graph, .op = op};
+std::string lower_norm(const Op& op) {
+  const Norm norm{.op = op};
   std::string y = normalized(norm);
   if (const Tensor& residual = op.traced.inputs.at(3); residual.defined()) {
-    y = graph.add("Add", {y, graph.value(residual)});
+    y = op.graph.add("Add", {y, op.in(3)});
   }
-  return lower_activation(graph, op.text("activation"), y, op.x().dtype());
+  return lower_activation(op.graph, op.text("activation"), y, op.x().dtype());
 }
 
 }  // namespace norma::exporter

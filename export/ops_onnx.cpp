@@ -1,11 +1,9 @@
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/factory.h"
 #include "export/graph_onnx.h"
 #include "ops/norm/spec.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <limits>
@@ -20,60 +18,62 @@ std::vector<int64_t> both_sides(const std::vector<int64_t>& padding) {
   return {padding[0], padding[1], padding[0], padding[1]};
 }
 
-std::string conv2d(Graph& graph, const Op& op) {
+std::string conv2d(const Op& op) {
   const Tensor& weight = op.traced.inputs.at(1);
-  return graph.add("Conv", {graph.value(op.x()), graph.value(weight), graph.value(op.traced.inputs.at(2))},
-                   {{"kernel_shape", std::vector<int64_t>{weight.size(2), weight.size(3)}},
-                    {"strides", op.list("stride")},
-                    {"pads", both_sides(op.list("padding"))},
-                    {"dilations", op.list("dilation")},
-                    {"group", op.integer("groups")}});
+  return op.graph.add("Conv", {op.in(0), op.graph.value(weight), op.in(2)},
+                      {{"kernel_shape", std::vector<int64_t>{weight.size(2), weight.size(3)}},
+                       {"strides", op.list("stride")},
+                       {"pads", both_sides(op.list("padding"))},
+                       {"dilations", op.list("dilation")},
+                       {"group", op.integer("groups")}});
 }
 
-std::string linear(Graph& graph, const Op& op) {
+std::string linear(const Op& op) {
   const Tensor& weight = op.traced.inputs.at(1);
   const Tensor& bias = op.traced.inputs.at(2);
   if (op.x().rank() == 2) {
-    return graph.add("Gemm", {graph.value(op.x()), graph.value(weight), graph.value(bias)}, {{"transB", int64_t{1}}});
+    return op.graph.add("Gemm", {op.in(0), op.graph.value(weight), op.graph.value(bias)}, {{"transB", int64_t{1}}});
   }
-  const std::string transposed = graph.add("Transpose", {graph.value(weight)}, {{"perm", std::vector<int64_t>{1, 0}}});
-  const std::string product = graph.add("MatMul", {graph.value(op.x()), transposed});
-  return bias.defined() ? graph.add("Add", {product, graph.value(bias)}) : product;
+  const std::string transposed =
+      op.graph.add("Transpose", {op.graph.value(weight)}, {{"perm", std::vector<int64_t>{1, 0}}});
+  const std::string product = op.graph.add("MatMul", {op.in(0), transposed});
+  return bias.defined() ? op.graph.add("Add", {product, op.graph.value(bias)}) : product;
 }
 
-std::string max_pool2d(Graph& graph, const Op& op) {
-  return graph.add("MaxPool", {graph.value(op.x())},
-                   {{"kernel_shape", op.list("kernel")},
-                    {"strides", op.list("stride")},
-                    {"pads", both_sides(op.list("padding"))},
-                    {"dilations", op.list("dilation")},
-                    {"ceil_mode", op.integer("ceil_mode")}});
+std::string max_pool2d(const Op& op) {
+  return op.graph.add("MaxPool", {op.in(0)},
+                      {{"kernel_shape", op.list("kernel")},
+                       {"strides", op.list("stride")},
+                       {"pads", both_sides(op.list("padding"))},
+                       {"dilations", op.list("dilation")},
+                       {"ceil_mode", op.integer("ceil_mode")}});
 }
 
-std::string avg_pool2d(Graph& graph, const Op& op) {
+std::string avg_pool2d(const Op& op) {
   const std::vector<int64_t>& kernel = op.list("kernel");
   const int64_t divisor = op.integer("divisor_override");
   check(divisor == 0 || op.integer("ceil_mode") == 0, "export_onnx",
         "avg_pool2d: expected no divisor_override together with ceil_mode, which ONNX cannot say");
-  const std::string y = graph.add("AveragePool", {graph.value(op.x())},
-                                  {{"kernel_shape", kernel},
-                                   {"strides", op.list("stride")},
-                                   {"pads", both_sides(op.list("padding"))},
-                                   {"ceil_mode", op.integer("ceil_mode")},
-                                   {"count_include_pad", divisor != 0 ? int64_t{1} : op.integer("count_include_pad")}});
+  const std::string y =
+      op.graph.add("AveragePool", {op.in(0)},
+                   {{"kernel_shape", kernel},
+                    {"strides", op.list("stride")},
+                    {"pads", both_sides(op.list("padding"))},
+                    {"ceil_mode", op.integer("ceil_mode")},
+                    {"count_include_pad", divisor != 0 ? int64_t{1} : op.integer("count_include_pad")}});
   if (divisor == 0) {
     return y;
   }
   const double factor = static_cast<double>(kernel[0] * kernel[1]) / static_cast<double>(divisor);
-  return graph.add("Mul", {y, graph.number(factor, op.x().dtype())}, {},
-                   "divisor_override: the mean over the whole kernel, times its size, by another number");
+  return op.graph.add("Mul", {y, op.graph.number(factor, op.x().dtype())}, {},
+                      "divisor_override: the mean over the whole kernel, times its size, by another number");
 }
 
-std::string adaptive_avg_pool2d(Graph& graph, const Op& op) {
+std::string adaptive_avg_pool2d(const Op& op) {
   const std::vector<int64_t>& output = op.list("output");
-  const std::string x = graph.value(op.x());
+  const std::string x = op.in(0);
   if (output == std::vector<int64_t>{1, 1}) {
-    return graph.add("GlobalAveragePool", {x});
+    return op.graph.add("GlobalAveragePool", {x});
   }
   const int64_t h = op.x().size(2);
   const int64_t w = op.x().size(3);
@@ -81,29 +81,30 @@ std::string adaptive_avg_pool2d(Graph& graph, const Op& op) {
         "adaptive_avg_pool2d: expected windows of one size, since ONNX has no others, got {} x {} from {} x {}",
         output[0], output[1], h, w);
   const std::vector<int64_t> window{h / output[0], w / output[1]};
-  return graph.add("AveragePool", {x}, {{"kernel_shape", window}, {"strides", window}});
+  return op.graph.add("AveragePool", {x}, {{"kernel_shape", window}, {"strides", window}});
 }
 
-std::string softmax(Graph& graph, const Op& op) {
-  return graph.add(op.name() == "softmax" ? "Softmax" : "LogSoftmax", {graph.value(op.x())},
-                   {{"axis", op.integer("axis")}});
+std::string softmax(const Op& op) {
+  return op.graph.add(op.name() == "softmax" ? "Softmax" : "LogSoftmax", {op.in(0)}, {{"axis", op.integer("axis")}});
 }
 
 /// softmax(scale · q kᵀ + mask) v
-std::string attention(Graph& graph, const Op& op) {
+std::string attention(const Op& op) {
   const Tensor& q = op.x();
   const Tensor& k = op.traced.inputs.at(1);
   const Tensor& mask = op.traced.inputs.at(3);
   // ONNX's op takes the root of the scale, and may make NaN of a row without any key; onnxruntime has it in float32.
-  if (graph.opset() >= 23 && !mask.defined() && op.real("scale") > 0 && q.dtype() == DType::float32) {
-    return graph.add("Attention", {graph.value(q), graph.value(k), graph.value(op.traced.inputs.at(2))},
-                     {{"scale", op.real("scale")}, {"is_causal", op.integer("causal")}});
+  if (op.graph.opset() >= 23 && !mask.defined() && op.real("scale") > 0 && q.dtype() == DType::float32) {
+    return op.graph.add("Attention", {op.graph.value(q), op.graph.value(k), op.in(2)},
+                        {{"scale", op.real("scale")}, {"is_causal", op.integer("causal")}});
   }
-  const auto number = [&](double value) { return graph.number(value, q.dtype()); };
+  const auto number = [&](double value) { return op.graph.number(value, q.dtype()); };
   const double infinity = std::numeric_limits<double>::infinity();
-  const std::string turned = graph.add("Transpose", {graph.value(k)}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
-  std::string scores = graph.add("MatMul", {graph.add("Mul", {graph.value(q), number(op.real("scale"))}), turned}, {},
-                                 "scaled_dot_product_attention, of which opset 23 has an op");
+  const std::string turned =
+      op.graph.add("Transpose", {op.graph.value(k)}, {{"perm", std::vector<int64_t>{0, 1, 3, 2}}});
+  std::string scores =
+      op.graph.add("MatMul", {op.graph.add("Mul", {op.graph.value(q), number(op.real("scale"))}), turned}, {},
+                   "scaled_dot_product_attention, of which opset 23 has an op");
   if (op.integer("causal") != 0) {
     std::vector<double> added;
     for (int64_t i = 0; i < q.size(2); ++i) {
@@ -111,21 +112,20 @@ std::string attention(Graph& graph, const Op& op) {
         added.push_back(j <= i ? 0 : -infinity);
       }
     }
-    scores = graph.add("Add", {scores, graph.value(from_vector<double>(added, {q.size(2), k.size(2)},
-                                                                       {.dtype = q.dtype(), .device = kCpu}))});
+    scores = op.graph.add("Add", {scores, op.graph.value(from_vector<double>(added, {q.size(2), k.size(2)},
+                                                                             {.dtype = q.dtype(), .device = kCpu}))});
   }
   if (!mask.defined()) {
-    return graph.add("MatMul",
-                     {graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}}), graph.value(op.traced.inputs.at(2))});
+    return op.graph.add("MatMul", {op.graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}}), op.in(2)});
   }
-  scores = mask.dtype() == DType::boolean ? graph.add("Where", {graph.value(mask), scores, number(-infinity)})
-                                          : graph.add("Add", {scores, graph.value(mask)});
+  scores = mask.dtype() == DType::boolean ? op.graph.add("Where", {op.graph.value(mask), scores, number(-infinity)})
+                                          : op.graph.add("Add", {scores, op.graph.value(mask)});
   // Softmax makes NaN of a row without any key, which is to become zeros.
-  const std::string hidden = graph.add("Equal", {scores, number(-infinity)});
+  const std::string hidden = op.graph.add("Equal", {scores, number(-infinity)});
   const double lowest = static_cast<double>(std::numeric_limits<float>::lowest());
   const std::string p =
-      graph.add("Softmax", {graph.add("Where", {hidden, number(lowest), scores})}, {{"axis", int64_t{-1}}});
-  return graph.add("MatMul", {graph.add("Where", {hidden, number(0), p}), graph.value(op.traced.inputs.at(2))});
+      op.graph.add("Softmax", {op.graph.add("Where", {hidden, number(lowest), scores})}, {{"axis", int64_t{-1}}});
+  return op.graph.add("MatMul", {op.graph.add("Where", {hidden, number(0), p}), op.in(2)});
 }
 
 using Names = std::vector<std::string>;
@@ -148,22 +148,20 @@ std::string gelu(Graph& graph, const std::string& x, const std::string& approxim
 }
 
 Lowering unary(const std::string& type) {
-  return [type](Graph& graph, const Op& op) { return graph.add(type, {graph.value(op.x())}); };
+  return [type](const Op& op) { return op.graph.add(type, {op.in(0)}); };
 }
 
 /// With another tensor, or with a number.
 Lowering binary(const std::string& type) {
-  return [type](Graph& graph, const Op& op) {
-    const std::string b =
-        op.has("number") ? graph.number(op.real("number"), op.x().dtype()) : graph.value(op.traced.inputs.at(1));
-    return graph.add(type, {graph.value(op.x()), b});
+  return [type](const Op& op) {
+    const std::string b = op.has("number") ? op.graph.number(op.real("number"), op.x().dtype()) : op.in(1);
+    return op.graph.add(type, {op.in(0), b});
   };
 }
 
 Lowering reduction(const std::string& type) {
-  return [type](Graph& graph, const Op& op) {
-    return graph.add(type, {graph.value(op.x()), graph.integers(op.list("axes"))},
-                     {{"keepdims", op.integer("keepdim")}});
+  return [type](const Op& op) {
+    return op.graph.add(type, {op.in(0), op.graph.integers(op.list("axes"))}, {{"keepdims", op.integer("keepdim")}});
   };
 }
 
@@ -177,31 +175,31 @@ std::string variance(Graph& graph, const std::string& x, const std::string& axes
   return mean(graph, graph.add("Mul", {difference, difference}), axes, keepdims);
 }
 
-std::string var(Graph& graph, const Op& op) {
-  const std::string biased =
-      variance(graph, graph.value(op.x()), graph.integers(op.list("axes")), op.integer("keepdim"));
+std::string var(const Op& op) {
+  const std::string biased = variance(op.graph, op.in(0), op.graph.integers(op.list("axes")), op.integer("keepdim"));
   const auto count = static_cast<double>(op.x().numel()) / static_cast<double>(op.y().numel());
   const double factor = count / (count - static_cast<double>(op.integer("correction")));
-  return factor == 1 ? biased : graph.add("Mul", {biased, graph.number(factor, op.x().dtype())});
+  return factor == 1 ? biased : op.graph.add("Mul", {biased, op.graph.number(factor, op.x().dtype())});
 }
 
 /// sqrt(var(x) + eps), or of the mean square
-std::string deviation(Graph& graph, const Op& op) {
-  const std::string x = graph.value(op.x());
-  const std::string axes = graph.integers(op.list("reduce"));
+std::string deviation(const Op& op) {
+  const std::string x = op.in(0);
+  const std::string axes = op.graph.integers(op.list("reduce"));
   const std::string square = static_cast<Centring>(op.integer("centring")) == Centring::none
-                                 ? mean(graph, graph.add("Mul", {x, x}), axes)
-                                 : variance(graph, x, axes, 1);
-  return graph.add("Sqrt", {graph.add("Add", {square, graph.number(op.real("eps"), op.x().dtype())})});
+                                 ? mean(op.graph, op.graph.add("Mul", {x, x}), axes)
+                                 : variance(op.graph, x, axes, 1);
+  return op.graph.add("Sqrt", {op.graph.add("Add", {square, op.graph.number(op.real("eps"), op.x().dtype())})});
 }
 
 /// Copies change the layout in memory and perhaps the dtype; ONNX knows only the latter.
-std::string cast(Graph& graph, const Op& op) {
-  const std::string x = graph.value(op.x());
-  return op.x().dtype() == op.y().dtype() ? x : graph.add("Cast", {x}, {{"to", int64_t{onnx_dtype(op.y().dtype())}}});
+std::string cast(const Op& op) {
+  const std::string x = op.in(0);
+  return op.x().dtype() == op.y().dtype() ? x
+                                          : op.graph.add("Cast", {x}, {{"to", int64_t{onnx_dtype(op.y().dtype())}}});
 }
 
-std::string expand(Graph& graph, const Op& op) {
+std::string expand(const Op& op) {
   const Sizes& from = op.x().sizes();
   std::vector<int64_t> sizes = attribute(op.y().sizes());
   const auto added = static_cast<int64_t>(sizes.size()) - from.size();
@@ -209,44 +207,39 @@ std::string expand(Graph& graph, const Op& op) {
     int64_t& size = sizes[static_cast<size_t>(axis + added)];
     size = from[axis] == size ? 1 : size;  // 1 keeps that of x
   }
-  return graph.add("Expand", {graph.value(op.x()), graph.integers(sizes)});
+  return op.graph.add("Expand", {op.in(0), op.graph.integers(sizes)});
 }
 
-std::string slice(Graph& graph, const Op& op) {
+std::string slice(const Op& op) {
   const int64_t start = op.integer("start");
   const int64_t step = op.integer("step");
   const int64_t length = op.integer("length");
   const int64_t end = length == 0 ? start : start + (length - 1) * step + 1;  // below 0 it would count from the back
-  return graph.add("Slice", {graph.value(op.x()), graph.integers({start}), graph.integers({end}),
-                             graph.integers({op.integer("axis")}), graph.integers({step})});
+  return op.graph.add("Slice", {op.in(0), op.graph.integers({start}), op.graph.integers({end}),
+                                op.graph.integers({op.integer("axis")}), op.graph.integers({step})});
 }
 
-std::string select(Graph& graph, const Op& op) {
+std::string select(const Op& op) {
   const int64_t index = op.integer("index");
-  const std::string axis = graph.integers({op.integer("axis")});
-  return graph.add(
+  const std::string axis = op.graph.integers({op.integer("axis")});
+  return op.graph.add(
       "Squeeze",
-      {graph.add("Slice", {graph.value(op.x()), graph.integers({index}), graph.integers({index + 1}), axis}), axis});
+      {op.graph.add("Slice", {op.in(0), op.graph.integers({index}), op.graph.integers({index + 1}), axis}), axis});
 }
 
-std::string pad(Graph& graph, const Op& op) {
+std::string pad(const Op& op) {
   std::vector<int64_t> pads = op.list("before");
   pads.insert(pads.end(), op.list("after").begin(), op.list("after").end());
-  return graph.add("Pad", {graph.value(op.x()), graph.integers(pads), graph.number(op.real("value"), op.x().dtype())});
+  return op.graph.add("Pad", {op.in(0), op.graph.integers(pads), op.graph.number(op.real("value"), op.x().dtype())});
 }
 
-std::string cat(Graph& graph, const Op& op) {
-  std::vector<std::string> inputs;
-  for (const Tensor& x : op.traced.inputs) {
-    inputs.push_back(graph.value(x));
-  }
-  return graph.add("Concat", inputs, {{"axis", op.integer("axis")}});
+std::string cat(const Op& op) {
+  const auto inputs = mapped(op.traced.inputs, [&](const Tensor& x) { return op.graph.value(x); });
+  return op.graph.add("Concat", inputs, {{"axis", op.integer("axis")}});
 }
 
 Lowering with_axis(const std::string& type) {
-  return [type](Graph& graph, const Op& op) {
-    return graph.add(type, {graph.value(op.x()), graph.integers({op.integer("axis")})});
-  };
+  return [type](const Op& op) { return op.graph.add(type, {op.in(0), op.graph.integers({op.integer("axis")})}); };
 }
 
 }  // namespace
@@ -281,10 +274,7 @@ const Lowering* find_lowering(const std::string& name) {
     std::map<std::string, Lowering> result = {
         {"conv2d", conv2d},
         {"linear", linear},
-        {"matmul",
-         [](Graph& graph, const Op& op) {
-           return graph.add("MatMul", {graph.value(op.x()), graph.value(op.traced.inputs.at(1))});
-         }},
+        {"matmul", binary("MatMul")},
         {"max_pool2d", max_pool2d},
         {"avg_pool2d", avg_pool2d},
         {"adaptive_avg_pool2d", adaptive_avg_pool2d},
@@ -294,31 +284,26 @@ const Lowering* find_lowering(const std::string& name) {
         {"accumulate", binary("Add")},
         {"maximum", binary("Max")},
         {"where",
-         [](Graph& graph, const Op& op) {
-           return graph.add("Where", {graph.value(op.get<Tensor>("condition")), graph.value(op.x()),
-                                      graph.value(op.traced.inputs.at(1))});
+         [](const Op& op) {
+           return op.graph.add("Where", {op.graph.value(op.get<Tensor>("condition")), op.in(0), op.in(1)});
          }},
-        {"rsqrt", [](Graph& graph,
-                     const Op& op) { return graph.add("Reciprocal", {graph.add("Sqrt", {graph.value(op.x())})}); }},
-        {"silu", [](Graph& graph,
-                    const Op& op) { return lower_activation(graph, "silu", graph.value(op.x()), op.x().dtype()); }},
-        {"gelu", [](Graph& graph,
-                    const Op& op) { return gelu(graph, graph.value(op.x()), op.text("approximate"), op.x().dtype()); }},
+        {"rsqrt", [](const Op& op) { return op.graph.add("Reciprocal", {op.graph.add("Sqrt", {op.in(0)})}); }},
+        {"silu", [](const Op& op) { return lower_activation(op.graph, "silu", op.in(0), op.x().dtype()); }},
+        {"gelu", [](const Op& op) { return gelu(op.graph, op.in(0), op.text("approximate"), op.x().dtype()); }},
         {"clamp",
-         [](Graph& graph, const Op& op) {
+         [](const Op& op) {
            const DType dtype = op.x().dtype();
-           return graph.add("Clip", {graph.value(op.x()), graph.number(op.real("low"), dtype),
-                                     graph.number(op.real("high"), dtype)});
+           return op.graph.add(
+               "Clip", {op.in(0), op.graph.number(op.real("low"), dtype), op.graph.number(op.real("high"), dtype)});
          }},
         {"var", var},
         {"deviation", deviation},
         // It scales a numerator and its denominator alike, against overflow in gradients: here 1 does.
-        {"inverse_power_of_two", [](Graph& graph, const Op& op) { return graph.number(1, op.x().dtype()); }},
-        {"view", [](Graph& graph,
-                    const Op& op) { return reshape(graph, graph.value(op.x()), op.x().sizes(), op.y().sizes()); }},
+        {"inverse_power_of_two", [](const Op& op) { return op.graph.number(1, op.x().dtype()); }},
+        {"view", [](const Op& op) { return reshape(op.graph, op.in(0), op.x().sizes(), op.y().sizes()); }},
         {"permute",
-         [](Graph& graph, const Op& op) {
-           return graph.add("Transpose", {graph.value(op.x())}, {{"perm", op.list("order")}});
+         [](const Op& op) {
+           return op.graph.add("Transpose", {op.in(0)}, {{"perm", op.list("order")}});
          }},
         {"expand", expand},
         {"slice", slice},
@@ -328,9 +313,9 @@ const Lowering* find_lowering(const std::string& name) {
         {"squeeze", with_axis("Squeeze")},
         {"unsqueeze", with_axis("Unsqueeze")},
         {"index_select",
-         [](Graph& graph, const Op& op) {
-           return graph.add("Gather", {graph.value(op.x()), graph.value(op.get<Tensor>("index"))},
-                            {{"axis", op.integer("axis")}});
+         [](const Op& op) {
+           return op.graph.add("Gather", {op.in(0), op.graph.value(op.get<Tensor>("index"))},
+                               {{"axis", op.integer("axis")}});
          }},
     };
     const auto lower = [](std::string type) {

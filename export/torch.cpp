@@ -15,7 +15,6 @@
 #include <cmath>
 #include <regex>
 #include <set>
-#include <string_view>
 
 namespace norma {
 
@@ -141,7 +140,7 @@ bool torchvision_has(const std::string& name) {
 }
 
 Tensor tensor_of(const nn::NamedTensors& state, const std::string& name) {
-  const auto found = std::find_if(state.begin(), state.end(), [&](const auto& entry) { return entry.first == name; });
+  const auto found = std::ranges::find_if(state, [&](const auto& entry) { return entry.first == name; });
   return found == state.end() ? Tensor() : found->second;
 }
 

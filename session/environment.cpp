@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "core/device_functions.h"
 #include "core/parallel.h"
 #include "core/simd/target.h"
@@ -30,7 +31,6 @@
 #include <fstream>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 namespace norma::train {
 
@@ -82,7 +82,7 @@ std::vector<std::string> cpu_instruction_sets() {
   std::vector<std::string> found;
   std::istringstream in(flags);
   for (std::string flag; in >> flag;) {
-    if (std::find(kInteresting.begin(), kInteresting.end(), flag) != kInteresting.end()) {
+    if (is_in(kInteresting, flag)) {
       found.push_back(flag);
     }
   }
@@ -133,12 +133,26 @@ int64_t usable_cores() {
   return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : sysconf(_SC_NPROCESSORS_ONLN);
 }
 
+/// Visits the fields that the files of all versions have, by their names there and in that order.
+template <class E, class F>
+void visit_fields(E& e, const F& visit) {
+  visit("norma", e.norma);
+  visit("cpu", e.cpu);
+  visit("system", e.system);
+  visit("compiler", e.compiler);
+  visit("build", e.build);
+  visit("cores", e.cores);
+  visit("threads", e.threads);
+  visit("memory", e.memory);
+  visit("libraries", e.libraries);
+  visit("instruction_sets", e.instruction_sets);
+  visit("devices", e.devices);
+}
+
 Json plugins_to_json(const std::vector<nn::PluginRecord>& plugins) {
-  Json list = Json::array();
-  for (const nn::PluginRecord& plugin : plugins) {
-    list.push_back({{"file", plugin.file}, {"sha256", plugin.sha256}, {"norms", plugin.norms}});
-  }
-  return list;
+  return mapped(plugins, [](const nn::PluginRecord& plugin) {
+    return Json{{"file", plugin.file}, {"sha256", plugin.sha256}, {"norms", plugin.norms}};
+  });
 }
 
 }  // namespace
@@ -154,21 +168,19 @@ Environment environment() {
   result.threads = num_threads();
   result.memory = kibibytes_in_file("/proc/meminfo", "MemTotal");
   result.instruction_sets = cpu_instruction_sets();
-  result.libraries = compute_libraries();
-  result.libraries.emplace_back("Eigen",
-                                fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION));
-  result.libraries.emplace_back("OpenMP", openmp_version());
-  result.libraries.emplace_back(
-      "fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100));
-  result.libraries.emplace_back("nlohmann-json", fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
-                                                             NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH));
-  result.libraries.emplace_back("zlib", zlibVersion());
-  for (auto& library : data::image_libraries()) {
-    result.libraries.push_back(std::move(library));
-  }
+  const auto add = [&](const auto& libraries) { result.libraries.insert(libraries.begin(), libraries.end()); };
+  add(compute_libraries());
+  add(data::image_libraries());
+  add(std::map<std::string, std::string>{
+      {"Eigen", fmt::format("{}.{}.{}", EIGEN_WORLD_VERSION, EIGEN_MAJOR_VERSION, EIGEN_MINOR_VERSION)},
+      {"OpenMP", openmp_version()},
+      {"fmt", fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+      {"nlohmann-json",
+       fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)},
+      {"zlib", zlibVersion()}});
   for (const auto& [name, text] : {std::pair("MPI", parallel::mpi_version()), {"NCCL", parallel::nccl_version()}}) {
     if (!text.empty()) {
-      result.libraries.emplace_back(name, text);
+      result.libraries.emplace(name, text);
     }
   }
   result.devices = {"cpu"};
@@ -179,10 +191,9 @@ Environment environment() {
     if (name.starts_with("cuda:")) {
       result.devices.push_back(name);
     } else if (name != "cuda" && text != "none") {
-      result.libraries.emplace_back(name, text);
+      result.libraries.emplace(name, text);
     }
   }
-  std::sort(result.libraries.begin(), result.libraries.end());
   return result;
 }
 
@@ -227,16 +238,9 @@ int64_t ResidentPeak::bytes() const {
 }
 
 std::string to_json(const Environment& e) {
-  Json libraries = Json::object();
-  for (const auto& [name, version] : e.libraries) {
-    libraries[name] = version;
-  }
-  Json json = {{"norma", e.norma},       {"cpu", e.cpu},
-               {"system", e.system},     {"compiler", e.compiler},
-               {"build", e.build},       {"cores", e.cores},
-               {"threads", e.threads},   {"memory", e.memory},
-               {"libraries", libraries}, {"instruction_sets", e.instruction_sets},
-               {"devices", e.devices},   {"device", e.device}};
+  Json json;
+  visit_fields(e, [&](const char* name, const auto& value) { json[name] = value; });
+  json["device"] = e.device;
   if (e.processes > 1) {
     json["processes"] = e.processes;
   }
@@ -261,13 +265,11 @@ std::string plugins_json(const std::vector<nn::PluginRecord>& plugins) {
 std::vector<nn::PluginRecord> plugins_from_json(const std::string& text, const std::string& where) {
   const nlohmann::json list = data::parse_json(where, "plugins", text);
   check(list.is_array(), where, "plugins: expected a list, got {}", data::json_excerpt(list));
-  std::vector<nn::PluginRecord> plugins;
-  for (const nlohmann::json& one : list) {
-    plugins.push_back({.file = data::json_field<std::string>(where, one, "file"),
-                       .sha256 = data::json_field<std::string>(where, one, "sha256"),
-                       .norms = data::json_field<std::vector<std::string>>(where, one, "norms")});
-  }
-  return plugins;
+  return mapped(list, [&](const nlohmann::json& one) {
+    return nn::PluginRecord{.file = data::json_field<std::string>(where, one, "file"),
+                            .sha256 = data::json_field<std::string>(where, one, "sha256"),
+                            .norms = data::json_field<std::vector<std::string>>(where, one, "norms")};
+  });
 }
 
 std::string plugins_text(const std::vector<nn::PluginRecord>& plugins) {
@@ -302,16 +304,7 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   const nlohmann::json json = data::parse_json(where, "the environment", text);
   Environment e;
   const auto read = [&]<class T>(const char* name, T& value) { value = data::json_field<T>(where, json, name); };
-  read("norma", e.norma);
-  read("cpu", e.cpu);
-  read("system", e.system);
-  read("compiler", e.compiler);
-  read("build", e.build);
-  read("cores", e.cores);
-  read("threads", e.threads);
-  read("memory", e.memory);
-  read("instruction_sets", e.instruction_sets);
-  read("devices", e.devices);
+  visit_fields(e, read);
   if (json.contains("device")) {  // files of version 0.1 have none
     read("device", e.device);
   }
@@ -325,9 +318,6 @@ Environment environment_from_json(const std::string& text, const std::string& wh
   }
   if (json.contains("plugins")) {
     e.plugins = plugins_from_json(data::json_text(json["plugins"]), where);
-  }
-  for (const auto& library : data::json_field<std::map<std::string, std::string>>(where, json, "libraries")) {
-    e.libraries.push_back(library);
   }
   return e;
 }

@@ -13,19 +13,19 @@ namespace norma::train {
 
 /// The machine and the software of a measurement.
 struct Environment {
-  std::string norma;                                           ///< version
-  std::string cpu;                                             ///< "AMD EPYC 9B45"
-  std::string system;                                          ///< "Debian GNU/Linux 12 (bookworm)"
-  std::string compiler;                                        ///< "GCC 12.2.0"
-  std::string build;                                           ///< "optimized, kernels for avx512"
-  int64_t cores = 0;                                           ///< cores that this process may use
-  int64_t threads = 0;                                         ///< threads of parallel loops, in each process
-  int64_t processes = 1;                                       ///< that train together
-  int64_t memory = 0;                                          ///< bytes of the machine
-  std::vector<std::string> instruction_sets;                   ///< of the CPU, as far as they matter to tensors
-  std::vector<std::pair<std::string, std::string>> libraries;  ///< name, version; by name
-  std::vector<std::string> devices;                            ///< "cpu", "cuda:0"
-  std::vector<nn::PluginRecord> plugins = {};                  ///< loaded ones
+  std::string norma;                             ///< version
+  std::string cpu;                               ///< "AMD EPYC 9B45"
+  std::string system;                            ///< "Debian GNU/Linux 12 (bookworm)"
+  std::string compiler;                          ///< "GCC 12.2.0"
+  std::string build;                             ///< "optimized, kernels for avx512"
+  int64_t cores = 0;                             ///< cores that this process may use
+  int64_t threads = 0;                           ///< threads of parallel loops, in each process
+  int64_t processes = 1;                         ///< that train together
+  int64_t memory = 0;                            ///< bytes of the machine
+  std::vector<std::string> instruction_sets;     ///< of the CPU, as far as they matter to tensors
+  std::map<std::string, std::string> libraries;  ///< versions by name
+  std::vector<std::string> devices;              ///< "cpu", "cuda:0"
+  std::vector<nn::PluginRecord> plugins = {};    ///< loaded ones
   std::string device;  ///< the tensors' device: "cpu", "cuda:0, NVIDIA H200, …"; "" in older files, which lack it
   std::optional<bool> exact_convolutions = {};  ///< conv2d_mode(); none in older files, which lack it
 };

@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <optional>
-#include <string_view>
 
 namespace norma::train {
 

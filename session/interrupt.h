@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "train/processes.h"
 
 #include <array>
@@ -16,12 +17,10 @@ enum class AfterSignal { saved, figures_of_part, no_result };
 /// One that comes sooner counts as the same signal (timeout(1) signals the process and then its group). A further
 /// SIGHUP ends nothing: closing a terminal sends several. SIGPIPE (the output's reader is gone) only asks. Guards of
 /// several threads may end in any order: the last one that ends sets the handlers back, and withdraws what was asked.
-class InterruptGuard {
+class InterruptGuard : NotCopied {
  public:
   explicit InterruptGuard(AfterSignal after = AfterSignal::saved);
   ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
 
   static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 };
@@ -29,13 +28,11 @@ class InterruptGuard {
 /// While one lives, processes that work together end together: a signal counts when all know of it (StopFlag::share()).
 /// SIGUSR1 counts as SIGINT, and SIGUSR2 as SIGTERM: mpirun passes SIGUSR1 and SIGUSR2 on to its processes, but on
 /// SIGINT and SIGTERM it ends them.
-class SharedInterrupts {
+class SharedInterrupts : NotCopied {
  public:
   /// `prints`: this process prints the line of a signal; one process is enough for that.
   explicit SharedInterrupts(bool prints);
   ~SharedInterrupts();
-  SharedInterrupts(const SharedInterrupts&) = delete;
-  SharedInterrupts& operator=(const SharedInterrupts&) = delete;
 };
 
 }  // namespace norma::train

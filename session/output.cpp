@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
-#include "data/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -14,13 +13,9 @@
 #include <atomic>
 #include <cctype>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <memory>
 #include <mutex>
-#include <string>
 #include <system_error>
-#include <utility>
 
 namespace norma::train {
 

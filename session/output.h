@@ -1,6 +1,7 @@
 #pragma once
 
 #include "base/excerpt.h"
+#include "base/not_copied.h"
 #include "data/atomic_file.h"
 
 #include <fmt/format.h>
@@ -81,13 +82,11 @@ void write_text_file(std::string_view op, const std::filesystem::path& file, std
 
 /// A folder for results. Files are written to it by its name. It is also held open, so that check_in_place() notices
 /// when another folder has taken that name.
-class HeldFolder {
+class HeldFolder : NotCopied {
  public:
   /// Throws Error "op: cannot write FOLDER: …" when it cannot be opened.
   HeldFolder(std::string_view op, std::filesystem::path folder);
   ~HeldFolder();
-  HeldFolder(const HeldFolder&) = delete;
-  HeldFolder& operator=(const HeldFolder&) = delete;
 
   /// Call it before each write. Throws Error "op: 'FOLDER' was moved or removed …" when the name stands for another
   /// folder, or none.
@@ -116,8 +115,6 @@ class FolderLock : public HeldFolder {
   /// For results in files of these names: makes the folder, too. Throws Error as check_free() and make_output_folder().
   FolderLock(std::string_view op, const std::filesystem::path& folder, std::initializer_list<const char*> names);
   ~FolderLock();
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
 
  private:
   int lock_ = -1;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "base/not_copied.h"
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -34,12 +36,10 @@ struct ProgressOptions {
 
 /// Shows the progress of a run: one line redrawn in place if can_redraw(), else a plain line every
 /// log_interval steps.
-class Progress {
+class Progress : NotCopied {
  public:
   explicit Progress(ProgressOptions options);
   ~Progress();
-  Progress(const Progress&) = delete;
-  Progress& operator=(const Progress&) = delete;
 
   void update(const ProgressState& state);
   /// Prints a line that stays.

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/sha256.h"
 #include "core/version.h"
 #include "models/registry.h"
@@ -46,7 +47,7 @@ bool is_same(const RecipeOption& option, const Recipe& a, const Recipe& b) {
 }
 
 Recipe with_norm(Recipe recipe) {
-  recipe.norm = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+  recipe.norm = norm_of(recipe);
   return recipe;
 }
 
@@ -172,7 +173,7 @@ std::string difference_of_facts(const std::string& first, const std::string& oth
     }
   }
   for (const auto& [name, value] : got) {
-    if (std::ranges::find(expected, name, &std::pair<std::string, std::string>::first) == expected.end()) {
+    if (!is_in(expected, name, &std::pair<std::string, std::string>::first)) {
       return fmt::format("{}: expected none, as rank 0 has, got {}", name, excerpt(value));
     }
   }

@@ -4,9 +4,7 @@
 #include "data/atomic_file.h"
 #include "data/safetensors.h"
 #include "nn/cast_policy.h"
-#include "session/output.h"
 #include "session/trainer.h"
-#include "train/checkpoint.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
@@ -14,12 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
-#include <functional>
 #include <regex>
 #include <set>
-#include <string>
 #include <system_error>
-#include <vector>
 
 namespace norma::train {
 
@@ -78,7 +73,7 @@ void keep_first(const std::filesystem::path& folder, std::string_view prefix, in
       files.push_back(checkpoint);
     }
   }
-  std::sort(files.begin(), files.end(), before);
+  std::ranges::sort(files, before);
   for (size_t i = static_cast<size_t>(count); i < files.size(); ++i) {
     std::error_code stays;
     std::filesystem::remove(files[i].path, stays);
@@ -101,7 +96,7 @@ RunFolder read_run_folder(const std::filesystem::path& folder) {
       result.broken.emplace(entry->path(), what.what());
     }
   }
-  std::sort(result.whole.begin(), result.whole.end(), comes_first);
+  std::ranges::sort(result.whole, comes_first);
   return result;
 }
 
@@ -133,7 +128,7 @@ std::vector<CheckpointFile> best_checkpoints(const std::filesystem::path& folder
         "--best: expected at least {} evaluated checkpoints in '{}', got {} (norma train --checkpoint-hist N keeps "
         "the best)",
         count, folder.string(), evaluated.size());
-  std::sort(evaluated.begin(), evaluated.end(), is_better);
+  std::ranges::sort(evaluated, is_better);
   evaluated.resize(static_cast<size_t>(count));
   return evaluated;
 }

@@ -2,11 +2,12 @@
 
 #include "base/error.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "data/json.h"
 #include "nn/norm/norm.h"
-#include "session/output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -18,16 +19,10 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <span>
 #include <sstream>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 namespace norma::train {
 
@@ -200,11 +195,7 @@ std::span<const LogColumn> metrics_columns(bool with_averaged_weights) {
 
 /// "step,epoch,images,…"
 std::string csv_header(std::span<const LogColumn> columns) {
-  std::string text;
-  for (const LogColumn& column : columns) {
-    text += (text.empty() ? "" : ",") + std::string(column.name);
-  }
-  return text;
+  return fmt::format("{}", fmt::join(mapped(columns, &LogColumn::name), ","));
 }
 
 /// The row under that header, without a line end. Figures that the row lacks are empty.
@@ -268,10 +259,10 @@ std::vector<std::string> whole_lines(std::string_view op, const std::filesystem:
 std::vector<std::string> csv_rows(std::string_view op, const std::filesystem::path& earlier, const std::string& header,
                                   const std::function<bool(const std::string& row)>& counts) {
   std::vector<std::string> rows{header};
-  const auto commas = std::count(header.begin(), header.end(), ',');
+  const auto commas = std::ranges::count(header, ',');
   const std::vector<std::string> lines = whole_lines(op, earlier);
   for (size_t i = 1; i < lines.size(); ++i) {
-    if (std::count(lines[i].begin(), lines[i].end(), ',') != commas || !counts(lines[i])) {
+    if (std::ranges::count(lines[i], ',') != commas || !counts(lines[i])) {
       break;
     }
     rows.push_back(lines[i]);

@@ -5,16 +5,11 @@
 #include "data/json.h"
 #include "session/environment.h"
 #include "session/interrupt.h"
-#include "session/output.h"
 #include "session/progress.h"
 #include "session/resume.h"
-#include "session/run_folder.h"
 #include "session/run_log.h"
 #include "train/checkpoint.h"
-#include "train/evaluate.h"
 #include "train/freeze.h"
-#include "train/loop.h"
-#include "train/memory_use.h"
 #include "train/processes.h"
 #include "train/recipe_option.h"
 #include "train/training_step.h"
@@ -23,11 +18,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 
@@ -508,8 +499,7 @@ DryRun Trainer::dry_run() {
   result.memory.images = recipe.batch_size;
   result.memory.activations = seen.activations();
 
-  const int64_t test_images =
-      recipe.test_images > 0 ? std::min(recipe.test_images, run.test_set->info().size) : run.test_set->info().size;
+  const int64_t test_images = test_images_of(recipe, *run.test_set);
   Recipe part = recipe;
   part.test_images = std::min(test_images, kTestBatches * recipe.batch_size);
   data::Loader batches = make_test_loader(part, run.test_set, options_.workers, run.model->device());

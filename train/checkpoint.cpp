@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/parse_number.h"
 #include "data/json.h"
 #include "data/tensor_file.h"
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <optional>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -121,11 +121,10 @@ std::vector<std::string> others_in(const models::FoundWeights& found) {
     const size_t begin = name.rfind('.', static_cast<size_t>(at - name.begin())) + 1;  // 0 where there is none
     groups[name.substr(0, name.find('.', begin))].push_back(name);
   }
-  std::vector<std::string> texts;
-  for (const auto& [group, names] : groups) {
-    texts.push_back(names.size() == 1 ? names[0] : fmt::format("{} ({} tensors)", excerpt(group), names.size()));
-  }
-  return texts;
+  return mapped(groups, [](const auto& group) {
+    const auto& [name, names] = group;
+    return names.size() == 1 ? names[0] : fmt::format("{} ({} tensors)", excerpt(name), names.size());
+  });
 }
 
 }  // namespace
@@ -246,22 +245,19 @@ std::string normalization_text(const data::DatasetInfo& dataset) {
 }
 
 std::string normalization_of(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.options.find(kNormalizationKey);
-  if (found == checkpoint.options.end()) {
+  const std::optional<std::string> text = checkpoint.option(kNormalizationKey);
+  if (!text) {
     return "";
   }
-  const nlohmann::json json = data::parse_json("checkpoint", kNormalizationKey, found->second);
+  const nlohmann::json json = data::parse_json("checkpoint", kNormalizationKey, *text);
   return data::json_text(nlohmann::json{{"mean", data::json_field<std::vector<double>>("checkpoint", json, "mean")},
                                         {"std", data::json_field<std::vector<double>>("checkpoint", json, "std")}});
 }
 
 std::vector<std::string> class_names_of(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.options.find(kClassNamesKey);
-  if (found == checkpoint.options.end()) {
-    return {};
-  }
+  const std::string text = checkpoint.option(kClassNamesKey).value_or("[]");
   return data::json_as<std::vector<std::string>>("checkpoint", kClassNamesKey,
-                                                 data::parse_json("checkpoint", kClassNamesKey, found->second));
+                                                 data::parse_json("checkpoint", kClassNamesKey, text));
 }
 
 std::string class_difference(const std::vector<std::string>& of_training, const data::DatasetInfo& dataset) {

@@ -40,6 +40,12 @@ struct Checkpoint {
 
   std::optional<double> metric = {};        ///< as BestEvaluation::metric, for these weights; none: not evaluated
   std::optional<BestEvaluation> best = {};  ///< so far, if the run keeps its best checkpoint
+
+  /// An entry of `options`; none if it has no such key.
+  [[nodiscard]] std::optional<std::string> option(const std::string& key) const {
+    const auto found = options.find(key);
+    return found == options.end() ? std::nullopt : std::optional(found->second);
+  }
 };
 
 /// Writes all of it, or leaves an older checkpoint of that name as it was (see save_safetensors). Throws Error.

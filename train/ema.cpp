@@ -6,13 +6,11 @@
 #include "core/factory.h"
 #include "core/tape.h"
 #include "ops/optimizer/optimizer.h"
-#include "ops/shape/copy.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

@@ -2,13 +2,14 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
 #include "data/dataset.h"
 #include "nn/hooks.h"
-#include "nn/module.h"
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/changed_norms.h"
 #include "ops/loss/loss.h"
@@ -23,13 +24,10 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <memory>
 #include <new>
-#include <string>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 
@@ -161,7 +159,7 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
 /// Puts a batch norm into training, and collects mean and variance of its inputs. At the end its buffers return: those
 /// before, or after keep() the new statistics. The number of batches, which a schedule of batch renorm follows, is that
 /// before in any case. Batch renorm would correct towards other statistics, so it gets the bounds of a batch norm.
-class Population {
+class Population : NotCopied {
  public:
   explicit Population(nn::BatchNorm& norm) : norm_(norm), renorm_(dynamic_cast<nn::BatchRenorm2d*>(&norm)) {
     for (const auto& [name, buffer] : norm.named_buffers()) {
@@ -183,8 +181,6 @@ class Population {
       renorm_->set_bounds(r_max_, d_max_);
     }
   }
-  Population(const Population&) = delete;
-  Population& operator=(const Population&) = delete;
 
   void keep() {
     for (const auto& [buffer, values] : returning_) {
@@ -228,7 +224,7 @@ std::vector<Norm*> norms_to_recalibrate(Model& model) {
 }  // namespace
 
 int64_t count_right(const ImageBits& bits) {
-  return std::count(bits.begin(), bits.end(), true);
+  return std::ranges::count(bits, true);
 }
 
 std::string to_hex(const ImageBits& bits) {
@@ -328,10 +324,8 @@ int64_t recalibrate(nn::Module& model, data::Loader& batches, int64_t max_batche
   check(batch.has_value(), "recalibrate", "batches: expected at least one, got none");
   const nn::Modes modes(model);
   model.eval();
-  std::vector<std::unique_ptr<Population>> norms;
-  for (nn::BatchNorm* norm : norms_to_recalibrate<nn::BatchNorm>(model)) {
-    norms.push_back(std::make_unique<Population>(*norm));
-  }
+  const auto norms = mapped(norms_to_recalibrate<nn::BatchNorm>(model),
+                            [](nn::BatchNorm* norm) { return std::make_unique<Population>(*norm); });
   const Device device = model.device();
   const Tensors parameters = model.parameters();
   const DType dtype = parameters.empty() ? DType::float32 : parameters.front().dtype();

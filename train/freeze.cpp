@@ -1,6 +1,8 @@
 #include "train/freeze.h"
 
 #include "base/error.h"
+#include "base/lists.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/copy.h"
 #include "core/device.h"
@@ -10,7 +12,6 @@
 #include "data/json.h"
 #include "models/parameter_depths.h"
 #include "nn/freeze.h"
-#include "nn/norm/policy.h"
 #include "train/memory_use.h"
 #include "train/training_state.h"
 #include "train/training_step.h"
@@ -20,6 +21,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <utility>
@@ -37,7 +39,7 @@ std::string shortened(const std::string& hash) {
 }
 
 /// While it lives, nothing of a network is frozen.
-class Thawed {
+class Thawed : NotCopied {
  public:
   explicit Thawed(nn::Module& model) {
     for (auto& [name, x] : model.named_parameters()) {
@@ -62,8 +64,6 @@ class Thawed {
       module->freeze_statistics();
     }
   }
-  Thawed(const Thawed&) = delete;
-  Thawed& operator=(const Thawed&) = delete;
 
  private:
   Tensors parameters_;
@@ -71,7 +71,7 @@ class Thawed {
 };
 
 /// Brings back at its end what a step without an update changes.
-class Untouched {
+class Untouched : NotCopied {
  public:
   explicit Untouched(TrainingState& run) : run_(run), random_(default_generator()) {
     for (const auto& [name, x] : run.model->named_buffers()) {
@@ -88,8 +88,6 @@ class Untouched {
     default_generator() = random_;
     allocator(run_.model->device()).empty_cache();
   }
-  Untouched(const Untouched&) = delete;
-  Untouched& operator=(const Untouched&) = delete;
 
  private:
   TrainingState& run_;
@@ -124,14 +122,8 @@ int64_t bytes_of_gradients(const TrainingState& run) {
 }  // namespace
 
 void freeze(nn::Module& model, const Recipe& recipe) {
-  std::vector<nn::FreezePattern> patterns;
-  for (const std::string& pattern : recipe.freeze) {
-    patterns.push_back({.pattern = pattern});
-  }
-  if (!recipe.norm_policy.empty()) {
-    const nn::NormPolicy policy = nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
-    patterns.insert(patterns.end(), policy.freeze.begin(), policy.freeze.end());
-  }
+  auto patterns = mapped(recipe.freeze, [](const std::string& one) { return nn::FreezePattern{.pattern = one}; });
+  std::ranges::copy(norm_policy_of(recipe).freeze, std::back_inserter(patterns));
   nn::freeze(model, patterns);
   if (!recipe.reset_head) {
     return;
@@ -203,10 +195,8 @@ std::string frozen_text(const nn::Module& model) {
       elements += x.numel();
     }
   }
-  int64_t layers = 0;
-  for (const auto& [path, module] : model.named_modules()) {
-    layers += module->has_frozen_statistics() ? 1 : 0;
-  }
+  const auto layers =
+      std::ranges::count_if(model.named_modules(), [](const auto& one) { return one.second->has_frozen_statistics(); });
   return fmt::format("{}: {} of {} parameters ({} of {} elements) and the statistics of {} norm{} stay as they are",
                      kOp, frozen, parameters, elements, model.parameter_count(), layers, layers == 1 ? "" : "s");
 }

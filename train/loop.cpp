@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "core/allocator.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/upload.h"
@@ -15,7 +14,6 @@
 #include <chrono>
 #include <exception>
 #include <optional>
-#include <utility>
 
 namespace norma::train {
 
@@ -38,7 +36,7 @@ void set(const Tensor& x, const Tensor& to) {
 
 /// The batches of a run with their images on the device. They travel there while the device makes the step before,
 /// where it can do both.
-class BatchFeed {
+class BatchFeed : NotCopied {
  public:
   using Load = std::function<std::optional<data::Batch>()>;
 
@@ -48,8 +46,6 @@ class BatchFeed {
     steps_.set_before_waiting([this] { send_next(); });
   }
   ~BatchFeed() { steps_.set_before_waiting(nullptr); }
-  BatchFeed(const BatchFeed&) = delete;
-  BatchFeed& operator=(const BatchFeed&) = delete;
 
   /// The next batch; none at the end.
   std::optional<data::Batch> next() {
@@ -118,7 +114,7 @@ std::vector<std::string> graph_mode_names() {
 
 GraphMode graph_mode_from_string(const std::string& name) {
   const std::vector<std::string> names = graph_mode_names();
-  const auto found = std::find(names.begin(), names.end(), name);
+  const auto found = std::ranges::find(names, name);
   check(found != names.end(), "train", "cuda-graph: {}", unknown_name("mode", name, names));
   return static_cast<GraphMode>(found - names.begin());
 }
@@ -184,11 +180,10 @@ bool StepGraph::is_whole(const std::vector<data::Batch>& batches) const {
 }
 
 bool StepGraph::fit(const std::vector<data::Batch>& batches) const {
-  return std::equal(batches.begin(), batches.end(), inputs_.begin(), inputs_.end(),
-                    [](const data::Batch& a, const data::Batch& b) {
-                      return a.images.sizes() == b.images.sizes() && a.images.strides() == b.images.strides() &&
-                             lie_alike(a.labels, b.labels) && lie_alike(a.targets, b.targets);
-                    });
+  return std::ranges::equal(batches, inputs_, [](const data::Batch& a, const data::Batch& b) {
+    return a.images.sizes() == b.images.sizes() && a.images.strides() == b.images.strides() &&
+           lie_alike(a.labels, b.labels) && lie_alike(a.targets, b.targets);
+  });
 }
 
 bool StepGraph::prepare(const std::vector<data::Batch>& batches) {

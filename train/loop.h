@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/device_graph.h"
 #include "train/step_observer.h"
 #include "train/training_state.h"
@@ -101,12 +102,9 @@ struct StepEvent {
 
 /// Watches a loop of training steps. Whatever a run does beside training, it does in these calls: it prints, logs,
 /// saves and evaluates (session/trainer.cpp). All calls come from the thread that trains.
-class LoopObserver {
+class LoopObserver : NotCopied {
  public:
-  LoopObserver() = default;
   virtual ~LoopObserver() = default;
-  LoopObserver(const LoopObserver&) = delete;
-  LoopObserver& operator=(const LoopObserver&) = delete;
 
   /// The images of the next step are there.
   virtual void before_step() {}

@@ -1,6 +1,6 @@
 #include "train/memory_use.h"
 
-#include "core/tape.h"
+#include "base/lists.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <unordered_set>
-#include <utility>
 
 namespace norma::train {
 
@@ -57,24 +55,16 @@ std::vector<LayerBytes> LayerNodes::saved(const Tape& tape) const {
       }
     }
   }
-  std::vector<LayerBytes> layers;
-  for (const auto& [layer, sum] : bytes) {
-    layers.push_back({.layer = layer, .bytes = sum});
-  }
-  std::stable_sort(layers.begin(), layers.end(),
-                   [](const LayerBytes& a, const LayerBytes& b) { return a.bytes > b.bytes; });
+  auto layers = mapped(bytes, [](const auto& one) { return LayerBytes{.layer = one.first, .bytes = one.second}; });
+  std::ranges::stable_sort(layers, [](const LayerBytes& a, const LayerBytes& b) { return a.bytes > b.bytes; });
   return layers;
 }
 
 namespace {
 
-template <class Tensors>
-int64_t bytes_in(const Tensors& tensors) {
-  int64_t sum = 0;
-  for (const auto& [name, x] : tensors) {
-    sum += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
-  }
-  return sum;
+int64_t bytes_in(const nn::NamedTensors& tensors) {
+  return sum_of(tensors,
+                [](const auto& one) { return one.second.numel() * static_cast<int64_t>(size_of(one.second.dtype())); });
 }
 
 class StepWithActivations : public ObservedStep {
@@ -91,11 +81,7 @@ class StepWithActivations : public ObservedStep {
 }  // namespace
 
 int64_t MemoryUse::activation_bytes() const {
-  int64_t sum = 0;
-  for (const LayerBytes& layer : activations) {
-    sum += layer.bytes;
-  }
-  return sum;
+  return sum_of(activations, &LayerBytes::bytes);
 }
 
 MemoryUse MemoryUse::for_images(int64_t count) const {

@@ -1,6 +1,7 @@
 #include "train/precision.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "core/device_functions.h"
 #include "nn/cast_policy.h"
@@ -8,8 +9,6 @@
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
 
 namespace norma::train {
 
@@ -27,8 +26,7 @@ std::vector<std::string> precision_names() {
 
 Precision parse_precision(const std::string& name, std::string_view cast_policy, const std::string& source) {
   const std::vector<std::string> known = precision_names();
-  check(std::find(known.begin(), known.end(), name) != known.end(), "precision", "{}",
-        unknown_name("precision", name, known));
+  check(is_in(known, name), "precision", "{}", unknown_name("precision", name, known));
   Precision precision{.name = name};
   if (name == kAmpBfloat16) {
     precision.autocast = DType::bfloat16;

@@ -1,6 +1,6 @@
 #include "train/processes.h"
 
-#include "base/error.h"
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/tape.h"
@@ -122,17 +122,13 @@ nn::NamedTensors own_statistics(const nn::Module& model) {
 
 /// The moving averages of such statistics, which each process has from its own, too.
 nn::NamedTensors own_averages(const TrainingState& run) {
-  nn::NamedTensors own;
   if (!run.ema) {
-    return own;
+    return {};
   }
   const nn::NamedTensors statistics = own_statistics(*run.model);
-  for (const auto& [name, x] : run.ema->averages()) {
-    if (std::ranges::find(statistics, name, &nn::NamedTensors::value_type::first) != statistics.end()) {
-      own.emplace_back(name, x);
-    }
-  }
-  return own;
+  return filtered(run.ema->averages(), [&](const auto& average) {
+    return is_in(statistics, average.first, &nn::NamedTensors::value_type::first);
+  });
 }
 
 /// Puts the mean over all processes into x. Returns the distance of this process from it, as a share of the mean's
@@ -158,11 +154,8 @@ double average_over(parallel::ProcessGroup& group, const Tensor& x) {
 /// Tensors of a run, which get their present values back.
 class Kept {
  public:
-  explicit Kept(nn::NamedTensors live) : live_(std::move(live)) {
-    for (const auto& [name, x] : live_) {
-      before_.push_back(copy_of(x.detach()));
-    }
-  }
+  explicit Kept(nn::NamedTensors live)
+      : live_(std::move(live)), before_(mapped(live_, [](const auto& one) { return copy_of(one.second.detach()); })) {}
   /// `saved` has tensors of the same names, which may share memory with these: they keep their values.
   void give_back(nn::NamedTensors& saved) const {
     for (const auto& [name, x] : live_) {  // all of them first: two names may have one memory

@@ -14,7 +14,6 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include <algorithm>
 #include <utility>
 
 namespace norma::train {
@@ -42,18 +41,6 @@ std::optional<int64_t> patch_size_of(const Recipe& recipe) {
   return recipe.patch_size ? recipe.patch_size : models::default_patch_size(recipe.model, recipe.image_size);
 }
 
-nn::NormPolicy policy_of(const Recipe& recipe) {
-  nn::NormPolicy policy = recipe.norm_policy.empty()
-                              ? nn::NormPolicy{}
-                              : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
-  const auto* const chosen = std::ranges::find(nn::kNormPlacements, recipe.norm_placement,
-                                               [](nn::NormPlacement one) { return nn::to_string(one); });
-  if (chosen != nn::kNormPlacements.end()) {
-    policy.placement = *chosen;
-  }
-  return policy;
-}
-
 constexpr const char* kTrain = "train";
 
 data::RandomResizedCropOptions resized_crop(const Recipe& recipe) {
@@ -72,9 +59,21 @@ data::ResizeFilter filter_of(const std::string& interpolation) {
 
 }  // namespace
 
+nn::NormPolicy norm_policy_of(const Recipe& recipe) {
+  nn::NormPolicy policy = recipe.norm_policy.empty()
+                              ? nn::NormPolicy{}
+                              : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file);
+  const auto* const chosen = std::ranges::find(nn::kNormPlacements, recipe.norm_placement,
+                                               [](nn::NormPlacement one) { return nn::to_string(one); });
+  if (chosen != nn::kNormPlacements.end()) {
+    policy.placement = *chosen;
+  }
+  return policy;
+}
+
 void check_norm_policy(const Recipe& recipe) {
   if (!recipe.norm_policy.empty() || !recipe.norm_placement.empty()) {
-    models::ModelOptions options{.norm_policy = policy_of(recipe), .initialize = false};
+    models::ModelOptions options{.norm_policy = norm_policy_of(recipe), .initialize = false};
     if (models::model_takes(recipe.model, "global_pool")) {  // decides which norms there are
       options.patch_size = patch_size_of(recipe);
       options.image_size = recipe.image_size;
@@ -108,7 +107,7 @@ void check_recipe(const Recipe& recipe, bool with_weights) {
   if (!recipe.from_norm.empty()) {
     nn::parse_norm(recipe.from_norm);
   }
-  policy_of(recipe);
+  norm_policy_of(recipe);
   nn::check_conv_layer(recipe.conv_layer);
   precision_of(recipe);
   check(recipe.dataset != "shapes" || recipe.data_dir.empty(), "train",
@@ -229,16 +228,24 @@ data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data:
            .part = part}};
 }
 
+std::string norm_of(const Recipe& recipe) {
+  return recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+}
+
+int64_t test_images_of(const Recipe& recipe, const data::Dataset& dataset) {
+  const int64_t size = dataset.info().size;
+  return recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
+}
+
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                               Device device, const data::LoaderPart& part) {
   const data::Transform transform(dataset->info(), test_transform(recipe));
-  const int64_t size = dataset->info().size;
-  const int64_t count = recipe.test_images > 0 ? std::min(recipe.test_images, size) : size;
-  const bool sorted = dataset->info().sorted_by_label;
+  const int64_t count = test_images_of(recipe, *dataset);
+  const bool takes_part = dataset->info().sorted_by_label && count < dataset->info().size;
   return {std::move(dataset),
           transform,
           {.batch_size = recipe.batch_size,
-           .shuffle = sorted && count < size,  // a part must have images of all classes; by seed 0 always the same
+           .shuffle = takes_part,  // it must have images of all classes; by seed 0 always the same
            .total_images = count,
            .num_workers = workers,
            .prefetch = prefetched_batches(workers),
@@ -262,7 +269,7 @@ models::ModelOptions model_options(const Recipe& recipe) {
           .qkv_bias = recipe.qkv_bias,
           .pos_drop = recipe.pos_drop,
           .seed = recipe.seed,
-          .norm_policy = policy_of(recipe)};
+          .norm_policy = norm_policy_of(recipe)};
 }
 
 std::shared_ptr<nn::Module> make_model(const Recipe& recipe, int64_t num_classes, bool initialize) {

@@ -152,6 +152,9 @@ void check_training(const Recipe& recipe);
 /// `given`: "model-ema-decay has no effect without model-ema".
 std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<std::string>& given = {});
 
+/// The text of the recipe's policy for norms, read, with the chosen placement; without rules if it has none.
+nn::NormPolicy norm_policy_of(const Recipe& recipe);
+
 /// Throws Error for a norm policy that does not fit the recipe's model, whatever its norm. Builds the network, without
 /// start values.
 void check_norm_policy(const Recipe& recipe);
@@ -186,6 +189,10 @@ inline int64_t prefetched_batches(int workers) {
 /// it.
 data::Loader make_train_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,
                                int64_t first_step = 0, Device device = kCpu, const data::LoaderPart& part = {});
+/// The norm of a recipe's network: the network's own one if the recipe names none.
+std::string norm_of(const Recipe& recipe);
+/// The number of test images that a run evaluates on.
+int64_t test_images_of(const Recipe& recipe, const data::Dataset& dataset);
 /// The test images in order, without augmentation. If a dataset is sorted by label, a part of it is drawn at random,
 /// the same for every run. `device` as above.
 data::Loader make_test_loader(const Recipe& recipe, std::shared_ptr<const data::Dataset> dataset, int workers,

@@ -81,7 +81,7 @@ void check_averages(const Recipe& recipe) {
 void decay_by_depth(const Recipe& recipe, const nn::Module& model, std::map<std::string, double>& scales) {
   const std::map<std::string, int64_t> depths = models::parameter_depths(model);
   const auto deeper = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const int64_t last = std::max_element(depths.begin(), depths.end(), deeper)->second;
+  const int64_t last = std::ranges::max_element(depths, deeper)->second;
   for (const auto& [name, depth] : depths) {
     scales.try_emplace(name, std::pow(recipe.layer_decay, static_cast<double>(last - depth)));
   }

@@ -1,15 +1,14 @@
 #include "train/recipe_option.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
-#include "base/parse_number.h"
 #include "base/toml_lines.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <optional>
 #include <type_traits>
 
 namespace norma::train {
@@ -34,13 +33,6 @@ std::vector<T> items_of(const std::optional<T>& value) {
 template <class T>
 std::vector<T> items_of(const std::vector<T>& values) {
   return values;
-}
-
-template <class T>
-bool parse(const std::string& word, const Range<T>& range, T& value) {
-  const std::optional<T> number = parse_number<T>(word);
-  value = number.value_or(T{});
-  return number && range.contains(value);
 }
 
 /// RecipeOption::take() for each kind of field.
@@ -68,12 +60,10 @@ bool take_word(const FileField& field, const std::string& word, Recipe& recipe) 
 template <class T>
 bool take_word(const NumberField<T>& field, const std::string& word, Recipe& recipe) {
   T& value = recipe.*(field.at);
-  if constexpr (std::is_arithmetic_v<T>) {
-    return parse(word, field.range, value);
-  } else if constexpr (requires { value.emplace(); }) {
-    return parse(word, field.range, value.emplace());
+  if constexpr (requires { value.emplace_back(); }) {
+    return into(value.emplace_back(), field.range)(word);
   } else {
-    return parse(word, field.range, value.emplace_back());
+    return into(value, field.range)(word);
   }
 }
 
@@ -100,7 +90,7 @@ RecipeOption::RecipeOption(std::string long_name, RecipeField its_field, std::st
   expected = (expected.empty() ? usual : expected) + (may_be_absent() && !is_list() ? ", or none" : "");
   if (key.empty()) {
     key = name;
-    std::replace(key.begin(), key.end(), '-', '_');
+    std::ranges::replace(key, '-', '_');
   }
 }
 
@@ -177,7 +167,7 @@ std::string RecipeOption::toml(const Recipe& recipe) const {
   Words words = items(recipe);
   const auto* number = std::get_if<NumberField<uint64_t>>(&field);
   if (is_text() || (number != nullptr && !std::in_range<int64_t>(recipe.*(number->at)))) {
-    std::transform(words.begin(), words.end(), words.begin(), toml_string);
+    words = mapped(words, toml_string);
   }
   return words.empty() || !is_list() ? fmt::format("{}", fmt::join(words, ""))
                                      : fmt::format("[{}]", fmt::join(words, ", "));
@@ -225,14 +215,13 @@ void RecipeOption::check_value(const Recipe& recipe) const {
     const Words known = names();
     const std::string& text = recipe.*(std::get<TextField>(field).at);
     const std::string value = kind == "model" ? models::network_of(text) : text;
-    check(std::find(known.begin(), known.end(), value) != known.end(), "train", "{}{}",
-          kind == "name" ? name + ": " : "", unknown_name(kind, value, known));
+    check(is_in(known, value), "train", "{}{}", kind == "name" ? name + ": " : "", unknown_name(kind, value, known));
   }
 }
 
 const RecipeOption* find_recipe_option(std::string_view name) {
   const std::vector<RecipeOption>& all = recipe_options();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const RecipeOption& one) { return one.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const RecipeOption& one) { return one.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -270,8 +259,7 @@ std::vector<std::string> without_effect(const Recipe& recipe, const std::vector<
   std::vector<std::string> lines;
   for (const RecipeOption& option : recipe_options()) {
     const bool off = option.needs.is_given != nullptr && !option.needs.is_given(recipe);
-    const bool meant = option.items(recipe) != option.items(defaults) ||
-                       std::find(given.begin(), given.end(), option.name) != given.end();
+    const bool meant = option.items(recipe) != option.items(defaults) || is_in(given, option.name);
     if (off && meant) {
       lines.push_back(fmt::format("{} has no effect without {}", option.name, option.needs.name));
     }

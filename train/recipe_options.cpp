@@ -1,3 +1,4 @@
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "data/augment/mix.h"
 #include "data/augment/rectangles.h"
@@ -15,7 +16,6 @@
 #include "train/weights.h"
 
 #include <algorithm>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -48,11 +48,9 @@ bool shares_batch_norm(const Recipe& recipe) {
   if (!recipe.sync_bn) {
     return true;
   }
-  std::vector<std::string> specs{recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm};
-  if (!recipe.norm_policy.empty()) {
-    for (const nn::NormRule& rule : nn::parse_norm_policy(recipe.norm_policy, recipe.norm_policy_file).rules) {
-      specs.push_back(rule.norm);
-    }
+  std::vector<std::string> specs{norm_of(recipe)};
+  for (const nn::NormRule& rule : norm_policy_of(recipe).rules) {
+    specs.push_back(rule.norm);
   }
   return std::ranges::any_of(specs, [](const std::string& spec) {
     const nn::NormChoice choice = nn::parse_norm(spec);
@@ -108,16 +106,12 @@ void check_pool(const std::string& text) {
 }
 
 std::vector<std::string> placement_names() {
-  std::vector<std::string> names;
-  std::ranges::transform(nn::kNormPlacements, std::back_inserter(names),
-                         [](nn::NormPlacement one) { return std::string(nn::to_string(one)); });
-  return names;
+  return mapped(nn::kNormPlacements, [](nn::NormPlacement one) { return std::string(nn::to_string(one)); });
 }
 
 void check_placement(const std::string& text) {
   const std::vector<std::string> names = placement_names();
-  check(std::ranges::find(names, text) != names.end(), "train", "norm-placement: {}",
-        unknown_name("placement", text, names));
+  check(is_in(names, text), "train", "norm-placement: {}", unknown_name("placement", text, names));
 }
 
 void check_qk_norm(const std::string& text) {

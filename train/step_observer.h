@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "core/tensor.h"
 #include "nn/module.h"
 #include "nn/optim/optimizer.h"
@@ -13,12 +14,9 @@
 namespace norma::train {
 
 /// The view of one training step while it runs. It is destroyed at the end of the step, even if that throws.
-class ObservedStep {
+class ObservedStep : NotCopied {
  public:
-  ObservedStep() = default;
   virtual ~ObservedStep() = default;
-  ObservedStep(const ObservedStep&) = delete;
-  ObservedStep& operator=(const ObservedStep&) = delete;
 
   /// The tape that leads to `loss` is whole. The gradients will be those of loss · grad_scale (nn::GradScaler).
   virtual void after_forward(const Tensor& loss, double grad_scale) = 0;
@@ -43,12 +41,9 @@ struct ObservedRun {
 
 /// Observes the steps of a training run (TrainerOptions::observer). All calls come from the thread that trains. It must
 /// not change the network, the gradients or the random numbers.
-class StepObserver {
+class StepObserver : NotCopied {
  public:
-  StepObserver() = default;
   virtual ~StepObserver() = default;
-  StepObserver(const StepObserver&) = delete;
-  StepObserver& operator=(const StepObserver&) = delete;
 
   /// Called once in each run(), before its steps and evaluations; a resumed run may have no steps left.
   virtual void start(const ObservedRun& /*run*/) {}

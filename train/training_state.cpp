@@ -6,14 +6,11 @@
 #include "core/copy.h"
 #include "models/registry.h"
 #include "ops/shape/copy.h"
-#include "train/checkpoint.h"
 #include "train/weights.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <limits>
-#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -45,14 +42,13 @@ void visit_counts(State& state, const F& visit) {
 /// A number in a checkpoint, or `missing`, since earlier versions kept less. Throws Error for another text.
 template <class T>
 T number_of(const Checkpoint& checkpoint, const char* key, T missing) {
-  const auto found = checkpoint.options.find(key);
-  if (found == checkpoint.options.end()) {
+  const std::optional<std::string> text = checkpoint.option(key);
+  if (!text) {
     return missing;
   }
-  const std::string& text = found->second;
-  const std::optional<T> value = parse_number<T>(text);
+  const std::optional<T> value = parse_number<T>(*text);
   check(value && *value >= 0 && *value <= std::numeric_limits<T>::max(), "checkpoint",
-        "{}: expected a number of at least 0, got '{}'", key, excerpt(text));
+        "{}: expected a number of at least 0, got '{}'", key, excerpt(*text));
   return *value;
 }
 
@@ -66,9 +62,9 @@ StepPlan plan_of(const Recipe& recipe, const std::shared_ptr<const data::Dataset
 }
 
 Recipe recipe_of(const Checkpoint& checkpoint) {
-  const auto found = checkpoint.options.find(kRecipeKey);
-  check(found != checkpoint.options.end(), "checkpoint", "expected the recipe of its run, got none");
-  Recipe recipe = recipe_from_json(found->second, "checkpoint: recipe");
+  const std::optional<std::string> text = checkpoint.option(kRecipeKey);
+  check(text.has_value(), "checkpoint", "expected the recipe of its run, got none");
+  Recipe recipe = recipe_from_json(*text, "checkpoint: recipe");
   const auto same = [](std::string_view name, const auto& in_recipe, const auto& in_metadata) {
     check(in_recipe == in_metadata, "checkpoint", "{}: '{}' in the recipe, but '{}' in the metadata", name,
           excerpt(fmt::format("{}", in_recipe)), excerpt(fmt::format("{}", in_metadata)));
@@ -150,10 +146,10 @@ std::string TrainingState::resume(const Checkpoint& checkpoint) {
     ema->load(checkpoint.ema, model->state_dict());
   }
   if (!frozen.empty()) {
-    const auto found = checkpoint.options.find(kFrozenKey);
-    check(found != checkpoint.options.end(), "resume",
+    const std::optional<std::string> hashes = checkpoint.option(kFrozenKey);
+    check(hashes.has_value(), "resume",
           "freeze: expected the hashes of the frozen tensors in the checkpoint, got none");
-    frozen = FrozenTensors(found->second);
+    frozen = FrozenTensors(*hashes);
     frozen.check(*this);
   }
   random.set_state(checkpoint.generator_seed, checkpoint.generator_offset);

@@ -1,6 +1,7 @@
 #include "train/training_step.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "core/anomaly.h"
 #include "core/autocast.h"
@@ -26,7 +27,6 @@
 #include <limits>
 #include <new>
 #include <optional>
-#include <utility>
 #include <vector>
 
 namespace norma::train {
@@ -51,11 +51,7 @@ Tensor forward(TrainingState& run, const data::Batch& batch) {
 
 /// The running statistics, which a step changes before its update.
 Tensors buffers_of(const nn::Module& model) {
-  Tensors buffers;
-  for (const auto& [name, x] : model.named_buffers()) {
-    buffers.push_back(x.detach());
-  }
-  return buffers;
+  return mapped(model.named_buffers(), [](const auto& buffer) { return buffer.second.detach(); });
 }
 
 /// If a run's batches do not fit into memory: the first batch size of half the images, a quarter, … that fits, found by

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/sha256.h"
 #include "core/copy.h"
 #include "core/dtype.h"
@@ -17,7 +18,6 @@
 #include "ops/shape/copy.h"
 #include "ops/shape/join.h"
 #include "ops/shape/view.h"
-#include "train/checkpoint.h"
 #include "train/training_state.h"
 
 #include <fmt/format.h>
@@ -25,14 +25,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 namespace norma::train {
 
@@ -467,10 +464,7 @@ Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, 
   }
   newest.metric.reset();
   newest.best.reset();
-  std::vector<std::string> names;
-  for (const std::filesystem::path& file : files) {
-    names.push_back(file.string());
-  }
+  const auto names = mapped(files, [](const std::filesystem::path& file) { return file.string(); });
   newest.options[kAveragedKey] = fmt::format("{}", fmt::join(names, ", "));
   return newest;
 }
@@ -506,9 +500,8 @@ ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<con
   before.reset_head = options.head_may_be_other;  // no norm depends on it
   const auto old = make_model(in_full_precision(before), classes);
   load_initial_weights(*old, before);
-  ConvertedNetwork network{.model = make_model(in_full_precision(recipe), classes),
-                           .initial = {},
-                           .from = before.norm.empty() ? models::own_norm(recipe.model) : before.norm};
+  ConvertedNetwork network{
+      .model = make_model(in_full_precision(recipe), classes), .initial = {}, .from = norm_of(before)};
   network.initial = load_initial_weights(*network.model, recipe);
   const Device device = network.model->device();
   const std::vector<data::Batch> batches = batches_of(recipe, train_set, options.workers, device);
@@ -528,7 +521,7 @@ ConvertedNetwork convert_network(const Recipe& recipe, const std::shared_ptr<con
 }
 
 std::string ConvertedNetwork::text(const Recipe& recipe) const {
-  const std::string to = recipe.norm.empty() ? models::own_norm(recipe.model) : recipe.norm;
+  const std::string to = norm_of(recipe);
   if (layers.empty()) {
     return fmt::format("{}: all norms are {} as before, and stay as they are", kConvert, to);
   }

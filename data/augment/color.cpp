@@ -3,10 +3,8 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/parse_number.h"
-#include "base/range.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <optional>
 #include <ranges>
@@ -176,7 +174,7 @@ Image autocontrast(Image image) {
   for (int64_t c = 0; c < image.channels; ++c) {
     const Histogram histogram = histogram_of(image, c);
     const auto is_there = [](int64_t count) { return count != 0; };
-    const auto low = std::find_if(histogram.begin(), histogram.end(), is_there) - histogram.begin();
+    const auto low = std::ranges::find_if(histogram, is_there) - histogram.begin();
     const auto high = 255 - (std::find_if(histogram.rbegin(), histogram.rend(), is_there) - histogram.rbegin());
     if (high > low) {
       const double scale = 255.0 / static_cast<double>(high - low);
@@ -239,8 +237,9 @@ Image adjust_saturation(Image image, double factor) {
 Image adjust_sharpness(Image image, double factor) {
   check_factor("adjust_sharpness", image, factor);
   Image result = smoothed(image);
-  std::transform(result.pixels.begin(), result.pixels.end(), image.pixels.begin(), result.pixels.begin(),
-                 [f = static_cast<float>(factor)](uint8_t smooth, uint8_t byte) { return blend(smooth, byte, f); });
+  std::ranges::transform(
+      result.pixels, image.pixels, result.pixels.begin(),
+      [f = static_cast<float>(factor)](uint8_t smooth, uint8_t byte) { return blend(smooth, byte, f); });
   return result;
 }
 

@@ -1,10 +1,7 @@
 #include "data/augment/mix.h"
 
 #include "base/error.h"
-#include "base/range.h"
 #include "core/factory.h"
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -5,9 +5,7 @@
 #include "data/image_file.h"
 
 #include <cstdint>
-#include <limits>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>

@@ -2,7 +2,6 @@
 
 #include "base/error.h"
 #include "base/nearest_name.h"
-#include "base/range.h"
 #include "data/kept.h"
 #include "data/resize.h"
 
@@ -74,7 +73,7 @@ std::vector<std::string> erasing_mode_names() {
 
 ErasingMode erasing_mode(std::string_view op, std::string_view name) {
   const std::vector<std::string> names = erasing_mode_names();
-  const auto at = std::find(names.begin(), names.end(), name);
+  const auto at = std::ranges::find(names, name);
   check(at != names.end(), op, "{}", unknown_name("mode", name, names));
   return static_cast<ErasingMode>(at - names.begin());
 }
@@ -129,7 +128,7 @@ void random_erasing(float* image, const std::array<int64_t, 3>& sizes, const std
         draw.normals(values);
       } else {
         const double value = options.mode == ErasingMode::random ? draw.normal() : 0;
-        std::fill(values.begin(), values.end(), static_cast<float>(value));
+        std::ranges::fill(values, static_cast<float>(value));
       }
       const float* value = values.data();
       for (int64_t y = top; y < top + height; ++y) {

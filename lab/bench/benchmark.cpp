@@ -6,7 +6,6 @@
 #include "core/allocator.h"
 #include "core/factory.h"
 #include "core/parallel.h"
-#include "lab/bench/spread.h"
 #include "models/registry.h"
 #include "nn/norm/factory.h"
 #include "nn/norm/policy.h"
@@ -27,7 +26,7 @@ namespace norma::lab::bench {
 namespace {
 
 void check_known(std::string_view what, const std::string& name, const std::vector<std::string>& known) {
-  check(std::find(known.begin(), known.end(), name) != known.end(), "bench", "{}", unknown_name(what, name, known));
+  check(is_in(known, name), "bench", "{}", unknown_name(what, name, known));
 }
 
 bool is_pattern(const std::string& text) {
@@ -37,11 +36,8 @@ bool is_pattern(const std::string& text) {
 /// True iff a norm of the networks takes the statistics of all processes.
 bool shares_statistics(const BenchOptions& options) {
   std::vector<std::string> norms = options.norms;
-  if (!options.recipe.norm_policy.empty()) {
-    for (const nn::NormRule& rule :
-         nn::parse_norm_policy(options.recipe.norm_policy, options.recipe.norm_policy_file).rules) {
-      norms.push_back(rule.norm);
-    }
+  for (const nn::NormRule& rule : train::norm_policy_of(options.recipe).rules) {
+    norms.push_back(rule.norm);
   }
   return options.recipe.sync_bn || std::ranges::any_of(norms, [](const std::string& norm) {
            return !norm.empty() && nn::parse_norm(norm).name == "sync_batch";
@@ -402,10 +398,8 @@ class Runner {
 
   bool measure(const std::vector<BenchRow*>& rows, Mode mode, int64_t batch_size, int64_t retries) {
     MemoryWatch memory;
-    std::vector<std::unique_ptr<Session>> sessions;
-    for (BenchRow* row : rows) {
-      sessions.push_back(std::make_unique<Session>(benchmark_.options, *row, mode, batch_size));
-    }
+    auto sessions = mapped(
+        rows, [&](BenchRow* row) { return std::make_unique<Session>(benchmark_.options, *row, mode, batch_size); });
     if (!run_in_turns(benchmark_.options, sessions, memory)) {
       return false;
     }
@@ -479,7 +473,7 @@ void check_options(const BenchOptions& options) {
   check_range(op, "num-classes", options.num_classes, train::ranges::kClasses);
   check_range(op, "num-warm-iter", options.warm_steps, train::ranges::kStepsOrNone);
   check_range(op, "num-bench-iter", options.steps, train::ranges::kSteps);
-  check(!options.fold || std::find(options.modes.begin(), options.modes.end(), Mode::infer) != options.modes.end(), op,
+  check(!options.fold || is_in(options.modes, Mode::infer), op,
         "fold: expected --bench infer or both, since training needs the norms");
   check(!(options.alternate && options.retry), op,
         "alternate: expected no --retry beside it, since rows that take turns have one batch size");

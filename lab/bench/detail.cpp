@@ -1,5 +1,6 @@
 #include "lab/bench/benchmark.h"
 
+#include "base/lists.h"
 #include "core/tf32.h"
 #include "lab/bench/spread.h"
 #include "lab/report/table.h"
@@ -46,11 +47,7 @@ std::string milliseconds_text(double seconds) {
 }  // namespace
 
 double Detail::outside() const {
-  double inside = 0;
-  for (const OpLine& line : lines) {
-    inside += line.seconds;
-  }
-  return step() - inside;
+  return step() - sum_of(lines, &OpLine::seconds);
 }
 
 Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts, const std::vector<double>& floors,
@@ -78,11 +75,8 @@ Detail make_detail(const std::vector<OpRecord>& records, const StepParts& parts,
       detail.moving_floor += work.bytes / copy_rate;
     }
   }
-  for (auto& [key, line] : lines) {
-    detail.lines.push_back(std::move(line));
-  }
-  std::stable_sort(detail.lines.begin(), detail.lines.end(),
-                   [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
+  detail.lines = mapped(lines, [](const auto& one) { return one.second; });
+  std::ranges::stable_sort(detail.lines, [](const OpLine& a, const OpLine& b) { return a.seconds > b.seconds; });
   return detail;
 }
 
@@ -109,11 +103,7 @@ Detail measure_detail(Step& step, ProductFloor& floor) {
       floor.run(product_calls(records.back()));  // finds the fastest ways
     }
     floors.push_back(floor.run(product_calls(records.back())));
-    double total = 0;
-    for (const double seconds : floors.back()) {
-      total += seconds;
-    }
-    floor_totals.push_back(total);
+    floor_totals.push_back(sum_of(floors.back()));
     for (int i = 0; i < 3; ++i) {
       floor.cache().clear();
       copies.push_back(copy.run());

@@ -1,5 +1,6 @@
 #include "lab/bench/floor.h"
 
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/device_functions.h"
 #include "core/event.h"
@@ -149,18 +150,11 @@ void DeviceCache::clear() const {
 }
 
 std::vector<double> ProductFloor::run(const std::vector<ProductCall>& calls) {
-  std::vector<const FloorCandidate*> ways;
-  ways.reserve(calls.size());
-  for (const ProductCall& call : calls) {
-    ways.push_back(&best(call));
-  }
-  std::vector<double> seconds;
-  seconds.reserve(calls.size());
-  for (const FloorCandidate* way : ways) {
+  const auto ways = mapped(calls, [this](const ProductCall& call) { return &best(call); });
+  return mapped(ways, [this](const FloorCandidate* way) {
     const FloorMemory memory = memory_for(*way);
-    seconds.push_back(in_host_memory(device_) ? seconds_of(*way, memory) : least_seconds(*way, memory));
-  }
-  return seconds;
+    return in_host_memory(device_) ? seconds_of(*way, memory) : least_seconds(*way, memory);
+  });
 }
 
 const FloorCandidate& ProductFloor::best(const ProductCall& call) {
@@ -176,11 +170,9 @@ const FloorCandidate& ProductFloor::best(const ProductCall& call) {
   if (candidates.size() == 1) {
     return best_.emplace(call, std::move(candidates.front())).first->second;
   }
-  std::vector<double> seconds;
-  for (const FloorCandidate& candidate : candidates) {
-    seconds.push_back(least_seconds(candidate, memory_for(candidate)));
-  }
-  const auto least = std::min_element(seconds.begin(), seconds.end()) - seconds.begin();
+  const auto seconds = mapped(
+      candidates, [this](const FloorCandidate& candidate) { return least_seconds(candidate, memory_for(candidate)); });
+  const auto least = std::ranges::min_element(seconds) - seconds.begin();
   return best_.emplace(call, std::move(candidates[static_cast<size_t>(least)])).first->second;
 }
 

@@ -25,7 +25,6 @@
 
 #include <cstdlib>
 #include <new>
-#include <set>
 #include <tuple>
 
 namespace norma::lab::bench {
@@ -65,15 +64,15 @@ bool wants(const SweepOptions& options, std::string_view shape) {
                         !options.channels.empty() || !options.image_sizes.empty();
     return shape == "images" || !chosen;
   }
-  return std::find(options.shapes.begin(), options.shapes.end(), shape) != options.shapes.end();
+  return is_in(options.shapes, shape);
 }
 
 /// Returns those of `norms` that the sweep's norms name, whatever their options.
 std::vector<std::string> chosen_of(const SweepOptions& options, const std::vector<std::string>& norms) {
   std::vector<std::string> chosen;
   for (const std::string& name : norms) {
-    if (std::any_of(options.norms.begin(), options.norms.end(),
-                    [&](const std::string& norm) { return nn::parse_norm(norm).name == name; })) {
+    if (std::ranges::any_of(options.norms,
+                            [&](const std::string& norm) { return nn::parse_norm(norm).name == name; })) {
       chosen.push_back(name);
     }
   }
@@ -192,8 +191,8 @@ class Runner {
       : cases_(all_cases(options)), patience_(options.quick ? Patience{3, 20, 0.01} : Patience{5, 100, 0.03}) {
     sweep_.options = options;
     while (!cases_.empty()) {
-      const auto largest = std::max_element(
-          cases_.begin(), cases_.end(), [](const Case& a, const Case& b) { return a.sizes.numel() < b.sizes.numel(); });
+      const auto largest = std::ranges::max_element(
+          cases_, [](const Case& a, const Case& b) { return a.sizes.numel() < b.sizes.numel(); });
       const bool fits = unless_memory_ends(*largest, [&] {
         numbers_ = random_numbers(largest->sizes.numel());
         gradients_ = random_numbers(largest->sizes.numel());
@@ -320,7 +319,7 @@ class Runner {
         for (size_t round = 0; round < seconds.size(); ++round) {
           shares.push_back(row.bytes() / seconds[round] / (copy.bytes() / timing.copy[round]));
         }
-        const Quartiles quartiles = quartiles_of(std::move(shares));
+        const Interval quartiles = quartiles_of(std::move(shares));
         row.share_low = quartiles.low;
         row.share_high = quartiles.high;
         sweep_.rows.push_back(std::move(row));
@@ -373,8 +372,8 @@ std::string percent(double share) {
 }
 
 bool has_images(const Sweep& sweep, const std::string& dtype) {
-  return std::any_of(sweep.rows.begin(), sweep.rows.end(),
-                     [&](const SweepRow& row) { return row.shape == "images" && to_string(row.dtype) == dtype; });
+  return std::ranges::any_of(
+      sweep.rows, [&](const SweepRow& row) { return row.shape == "images" && to_string(row.dtype) == dtype; });
 }
 
 /// Runs gnuplot on share.gp in a folder; false if it is not installed or cannot draw.
@@ -465,7 +464,7 @@ std::string to_table(const Sweep& sweep) {
     }
     summaries[key].add(row);
   }
-  std::stable_sort(order.begin(), order.end(), [](const Key& a, const Key& b) {
+  std::ranges::stable_sort(order, [](const Key& a, const Key& b) {
     return std::tie(std::get<0>(a), std::get<1>(a)) < std::tie(std::get<0>(b), std::get<1>(b));
   });
   Table table{.heads = {"dtype", "pass", "shape", "format", "norm", "cases", "median %", "lowest to highest",

@@ -160,7 +160,7 @@ double speed(const BenchRow& row) {
 
 std::vector<Json> rows_of(const Benchmark& benchmark) {
   std::vector<BenchRow> rows = benchmark.rows;
-  std::stable_sort(rows.begin(), rows.end(), [](const BenchRow& a, const BenchRow& b) { return speed(a) > speed(b); });
+  std::ranges::stable_sort(rows, [](const BenchRow& a, const BenchRow& b) { return speed(a) > speed(b); });
   return mapped(rows, [&](const BenchRow& row) { return to_row(benchmark, row); });
 }
 
@@ -176,7 +176,7 @@ double rate_of_each(const Json& row) {
 
 std::optional<NormTax> norm_tax(const Benchmark& benchmark, const BenchRow& row, Mode mode) {
   const auto& mine = row.measured(mode);
-  const auto batch = std::find_if(benchmark.rows.begin(), benchmark.rows.end(), [&](const BenchRow& other) {
+  const auto batch = std::ranges::find_if(benchmark.rows, [&](const BenchRow& other) {
     return other.model == row.model && other.channels_last == row.channels_last && other.norm == "batch" &&
            other.measured(mode);
   });

@@ -11,8 +11,6 @@
 #include "ops/shape/copy.h"
 #include "train/freeze.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace norma::lab::bench {

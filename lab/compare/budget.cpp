@@ -24,7 +24,6 @@
 #include <cmath>
 #include <exception>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -51,8 +50,7 @@ double step_seconds(bench::Step& step) {
 
 RunCost measure_run(const train::Recipe& recipe) {
   const auto test_set = train::make_dataset(recipe, data::Split::test);
-  const int64_t test_images =
-      recipe.test_images > 0 ? std::min(recipe.test_images, test_set->info().size) : test_set->info().size;
+  const int64_t test_images = train::test_images_of(recipe, *test_set);
   const int64_t classes = test_set->info().num_classes();
   RunCost cost{.epoch = train::make_dataset(recipe, data::Split::train)->info().size};
   {
@@ -185,10 +183,7 @@ Nanoseconds measure_work(const train::Recipe& recipe, int64_t classes) {
   Work work;
   const OpProfile profile;  // which has the products, attention's among them
   (*model)(train::convert_input(images, precision));
-  double flops = 0;
-  for (const OpRecord& record : profile.records()) {
-    flops += record.work.flops;
-  }
+  const double flops = sum_of(profile.records(), [](const OpRecord& record) { return record.work.flops; });
   const auto multiplications = static_cast<int64_t>(flops / 2);
   const int64_t width = recipe.precision == "float64" ? 2 : 1;
   return {.image = width * (multiplications / kMultiplicationsPerNanosecond + work.elements / kElementsPerNanosecond) /
@@ -231,10 +226,9 @@ class Estimate {
     if (is_new) {
       const train::Recipe recipe = recipe_of(comparison_.recipe, cell);
       const auto test = train::make_dataset(recipe, data::Split::test);
-      known->second = {
-          .train = std::max<int64_t>(train::make_dataset(recipe, data::Split::train)->info().size, 1),
-          .test = recipe.test_images > 0 ? std::min(recipe.test_images, test->info().size) : test->info().size,
-          .classes = test->info().num_classes()};
+      known->second = {.train = std::max<int64_t>(train::make_dataset(recipe, data::Split::train)->info().size, 1),
+                       .test = train::test_images_of(recipe, *test),
+                       .classes = test->info().num_classes()};
     }
     return known->second;
   }

@@ -9,7 +9,6 @@
 #include "lab/telemetry/summary.h"
 #include "nn/plugin.h"
 #include "session/environment.h"
-#include "session/interrupt.h"
 #include "session/output.h"
 #include "session/progress.h"
 #include "session/trainer.h"
@@ -134,8 +133,7 @@ train::Checkpoint checkpoint_of(const std::filesystem::path& file, const train::
   check(differences.empty(), "compare", "it was made with {}", differences.front());
   for (const auto& [key, now] : {std::pair(train::kVersionsKey, train::versions_json()),
                                  std::pair(train::kPluginsKey, train::plugins_json(nn::loaded_plugins()))}) {
-    const std::string before = checkpoint.options.contains(key) ? checkpoint.options.at(key) : "[]";
-    check(before == now, "compare", "its {} are others", key);
+    check(checkpoint.option(key).value_or("[]") == now, "compare", "its {} are others", key);
   }
   return checkpoint;
 }
@@ -218,7 +216,7 @@ class CellRun {
     try {
       const train::Checkpoint checkpoint = checkpoint_of(file_, recipe);
       begin();
-      progress_->resume(checkpoint.options.contains(kProgressKey) ? checkpoint.options.at(kProgressKey) : "");
+      progress_->resume(checkpoint.option(kProgressKey).value_or(""));
       trainer_.emplace(recipe, trainer_options(), checkpoint);
       return "";
     } catch (const Error& error) {

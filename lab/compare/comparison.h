@@ -16,12 +16,13 @@
 
 namespace norma::lab {
 
-/// The rule by which the learning rate follows the batch size.
+/// The rule by which the learning rate follows the batch size. That of the recipe, or of its axis, is for kLrBatchSize.
 enum class LrScaling : uint8_t {
   none,
-  sqrt,    ///< lr * sqrt(batch / lr_batch_size), as adaptive optimizers want it (Malladi and others, 2022)
-  linear,  ///< lr * batch / lr_batch_size, as SGD wants it (Goyal and others, 2017)
+  sqrt,    ///< lr * sqrt(batch / kLrBatchSize), as adaptive optimizers want it (Malladi and others, 2022)
+  linear,  ///< lr * batch / kLrBatchSize, as SGD wants it (Goyal and others, 2017)
 };
+inline constexpr double kLrBatchSize = 128;
 
 std::string_view to_string(LrScaling scaling);
 /// Throws Error for an unknown name.
@@ -42,7 +43,6 @@ struct ComparisonOptions {
   std::vector<std::string> datasets = {};
   std::map<std::string, std::vector<std::string>> options = {};  ///< values on option_axes(), by the option's name
   LrScaling lr_scaling = LrScaling::none;
-  int64_t lr_batch_size = 128;  ///< the batch size that the lr of the recipe, or of its axis, is for
   /// Training steps in which the norms of a timing_group() take turns, spread over the whole comparison. They show the
   /// norm tax (timing.h). 0: none.
   int64_t timing_rounds = 24;

@@ -75,7 +75,7 @@ double to_four_digits(double value) {
 
 /// The learning rate for a batch size.
 double scaled_lr(const Settings& settings, const ComparisonOptions& options) {
-  const double batches = static_cast<double>(settings.batch_size) / static_cast<double>(options.lr_batch_size);
+  const double batches = static_cast<double>(settings.batch_size) / kLrBatchSize;
   switch (options.lr_scaling) {
     case LrScaling::none: break;
     case LrScaling::sqrt: return to_four_digits(settings.lr * std::sqrt(batches));
@@ -110,7 +110,7 @@ void check_shared(const ComparisonOptions& options) {
   }
   if (!options.recipe.data_dir.empty()) {
     const auto in_files = [](const std::string& dataset) { return dataset != "shapes"; };
-    const auto count = std::count_if(options.datasets.begin(), options.datasets.end(), in_files);
+    const auto count = std::ranges::count_if(options.datasets, in_files);
     if (count == 0) {
       train::Recipe recipe = options.recipe;
       recipe.dataset = options.datasets.front();
@@ -245,7 +245,7 @@ std::vector<std::string> without_effect(const Comparison& comparison, const std:
   std::vector<std::string> lines = train::without_effect(recipe_of(comparison.recipe, comparison.cells.front()), given);
   for (const Cell& cell : comparison.cells) {
     const std::vector<std::string> own = train::without_effect(recipe_of(comparison.recipe, cell), given);
-    std::erase_if(lines, [&](const std::string& line) { return std::find(own.begin(), own.end(), line) == own.end(); });
+    std::erase_if(lines, [&](const std::string& line) { return !is_in(own, line); });
   }
   return lines;
 }

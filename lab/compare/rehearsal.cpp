@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <new>
 
 namespace norma::lab {
@@ -56,15 +57,12 @@ class Rehearsal {
     key.seed = 0;
     key.lr = 0;
     key.batch_size = std::min<int64_t>(fewest_images(cell, recipe), 2);
-    const auto known =
-        std::find_if(networks_.begin(), networks_.end(), [&](const Tried& other) { return other.settings == key; });
+    const auto known = std::ranges::find(networks_, key, &Tried::settings);
     if (known != networks_.end()) {
       return known->refusal;
     }
-    networks_.push_back({.settings = key, .refusal = refusal_of([&] {
-                                            step(key, recipe, *dataset(cell), comparison_.source_classes.empty());
-                                          })});
-    return networks_.back().refusal;
+    const auto try_step = [&] { step(key, recipe, *dataset(cell), comparison_.source_classes.empty()); };
+    return networks_.emplace_back(Tried{.settings = key, .refusal = refusal_of(try_step)}).refusal;
   }
 
   void run() {
@@ -81,20 +79,15 @@ class Rehearsal {
     }
     allocator(default_device()).empty_cache();
     for (const Tried& trial : trials_) {
-      check_some(
-          [&](const Settings& other) {
-            return other.model == trial.settings.model && other.norm == trial.settings.norm;
-          },
-          [&] {
-            return fmt::format("{} with norm {}", trial.settings.model,
-                               train::norm_label(trial.settings.norm, comparison_.recipe));
-          });
+      const Settings& one = trial.settings;
+      check_some([&](const Settings& other) { return other.model == one.model && other.norm == one.norm; },
+                 fmt::format("{} with norm {}", one.model, train::norm_label(one.norm, comparison_.recipe)));
     }
     for (const Tried& trial : trials_) {
       for (const Axis& axis : further_axes()) {
         const std::string value = axis.value(trial.settings);
         check_some([&](const Settings& other) { return axis.value(other) == value; },
-                   [&] { return fmt::format("{} {}", axis.name, value); });
+                   fmt::format("{} {}", axis.name, value));
       }
     }
   }
@@ -139,8 +132,7 @@ class Rehearsal {
   }
 
   /// Throws the first refusal unless a trial of these succeeded.
-  template <class Among, class Name>
-  void check_some(Among&& among, Name&& name) const {
+  void check_some(const std::function<bool(const Settings&)>& among, const std::string& name) const {
     const Tried* first = nullptr;
     for (const Tried& trial : trials_) {
       if (among(trial.settings)) {
@@ -151,7 +143,7 @@ class Rehearsal {
       }
     }
     if (first != nullptr) {
-      fail("compare", "{}: {}", name(), first->refusal);
+      fail("compare", "{}: {}", name, first->refusal);
     }
   }
 

@@ -6,16 +6,13 @@
 #include "base/nearest_name.h"
 #include "core/parallel.h"
 #include "lab/bench/spread.h"
-#include "lab/compare/comparison.h"
 #include "lab/compare/timing.h"
 #include "lab/report/merged.h"
 #include "lab/report/settings.h"
 #include "lab/studies/study.h"
 #include "lab/telemetry/dynamics_parts.h"
 #include "session/environment.h"
-#include "session/output.h"
 #include "train/precision.h"
-#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 
@@ -530,12 +527,10 @@ bool ComparisonRequest::has(const std::vector<std::string_view>& names) const {
 }
 
 std::vector<std::string> ComparisonRequest::given_recipe_options() const {
-  Words names;
-  std::ranges::copy_if(given, std::back_inserter(names), [](const std::string& name) {
+  return filtered(given, [](const std::string& name) {
     const train::RecipeOption* option = train::find_recipe_option(name);
     return option != nullptr && !option->is_switch();
   });
-  return names;
 }
 
 std::vector<train::OptionRow> option_rows(ComparisonRequest& request) {
@@ -547,7 +542,7 @@ std::vector<train::OptionRow> option_rows(ComparisonRequest& request) {
   }
   const auto add_of_recipe = [&](const std::vector<RecipePart>& parts) {
     for (const train::RecipeOption& option : train::recipe_options()) {
-      if (std::ranges::find(parts, option.part) != parts.end() && std::ranges::find(axes, option.name) == axes.end()) {
+      if (is_in(parts, option.part) && !is_in(axes, option.name)) {
         rows.push_back(of_recipe(option, request));
       }
     }
@@ -625,8 +620,7 @@ void begin_comparison(const ComparisonRequest& request, const TakeEnvironment& t
 }
 
 bool any_in_state(const Comparison& comparison, std::initializer_list<CellState> states) {
-  return std::ranges::any_of(comparison.cells,
-                             [&](const Cell& cell) { return std::ranges::find(states, cell.state) != states.end(); });
+  return std::ranges::any_of(comparison.cells, [&](const Cell& cell) { return is_in(states, cell.state); });
 }
 
 }  // namespace norma::lab

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/not_copied.h"
 #include "lab/compare/comparison.h"
 #include "session/output.h"
 #include "train/recipe_option.h"
@@ -40,11 +41,7 @@ std::vector<train::OptionRow> option_rows(ComparisonRequest& request);
 void check_given_together(const std::vector<train::OptionRow>& rows, const ComparisonRequest& request);
 
 /// A comparison that is about to run. It stays in its place: `options` know its lock.
-struct BegunComparison {
-  BegunComparison() = default;
-  BegunComparison(const BegunComparison&) = delete;
-  BegunComparison& operator=(const BegunComparison&) = delete;
-
+struct BegunComparison : NotCopied {
   Comparison comparison;
   ComparisonOptions options;
   std::optional<train::FolderLock> lock;

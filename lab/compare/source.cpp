@@ -9,7 +9,6 @@
 #include "nn/norm/factory.h"
 #include "nn/norm/norm.h"
 #include "nn/norm/options.h"
-#include "session/interrupt.h"
 #include "session/output.h"
 #include "session/run_folder.h"
 #include "session/trainer.h"
@@ -67,7 +66,7 @@ std::vector<int64_t> other_classes(const ComparisonOptions& options) {
   const data::DatasetInfo info = train::make_dataset(recipe, data::Split::train)->info();
   std::vector<int64_t> others;
   for (int64_t i = 0; i < info.num_classes(); ++i) {
-    if (std::ranges::find(options.recipe.classes, i) == options.recipe.classes.end()) {
+    if (!is_in(options.recipe.classes, i)) {
       others.push_back(i);
     }
   }

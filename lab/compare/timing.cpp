@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <exception>
 #include <limits>
 #include <memory>
@@ -28,8 +27,8 @@ Timing& begun_timing(Comparison& comparison, const Settings& group) {
 }
 
 const Cell& first_cell(const Comparison& comparison, const Settings& group, const std::string& norm) {
-  return *std::find_if(comparison.cells.begin(), comparison.cells.end(),
-                       [&](const Cell& cell) { return timing_group(cell) == group && cell.norm == norm; });
+  return *std::ranges::find_if(comparison.cells,
+                               [&](const Cell& cell) { return timing_group(cell) == group && cell.norm == norm; });
 }
 
 /// The rounds that group `group` of `groups` must have before a cell of `cells`.

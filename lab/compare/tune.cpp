@@ -2,7 +2,6 @@
 
 #include "core/allocator.h"
 #include "lab/compare/timing.h"
-#include "session/interrupt.h"
 #include "session/output.h"
 #include "session/trainer.h"
 #include "train/processes.h"
@@ -24,8 +23,7 @@ namespace {
 std::vector<const Cell*> cells_to_tune(const Comparison& comparison) {
   std::vector<const Cell*> cells;
   for (const Cell& cell : comparison.cells) {
-    if (is_here(cell) &&
-        std::none_of(cells.begin(), cells.end(), [&](const Cell* other) { return same_but_seed(*other, cell); })) {
+    if (is_here(cell) && std::ranges::none_of(cells, [&](const Cell* other) { return same_but_seed(*other, cell); })) {
       cells.push_back(&cell);
     }
   }
@@ -131,7 +129,7 @@ void tune_rates(Comparison& comparison, const ComparisonOptions& options) {
 
 bool tuning_is_complete(const Comparison& comparison) {
   const std::vector<const Cell*> cells = cells_to_tune(comparison);
-  return !comparison.tune_lr || std::all_of(cells.begin(), cells.end(), [&](const Cell* cell) {
+  return !comparison.tune_lr || std::ranges::all_of(cells, [&](const Cell* cell) {
     const Tuning* tuning = tuning_of(comparison, *cell);
     return tuning != nullptr && tuning->trials.size() >= tuning_factors().size();
   });

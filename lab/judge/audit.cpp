@@ -8,7 +8,6 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
-#include "lab/judge/norms.h"
 #include "models/registry.h"
 #include "ops/conv/conv.h"
 #include "ops/loss/loss.h"
@@ -169,24 +168,17 @@ Plan plan_of(const AuditOptions& options) {
       return plan;
     }
   }
-  std::vector<std::string> names;
-  for (const std::string& name : options.norms) {
-    plan.norms.push_back(norm_called(name));
-    names.push_back(plan.norms.back().name);
-  }
+  plan.norms = mapped(options.norms, norm_called);
+  const std::vector<std::string> names = mapped(plan.norms, &Norm::name);
   if (names.empty()) {
     plan.norms = all_norms();
   }
   chosen("norms", "norm", names, names);
-  for (const std::string& name : chosen("statistics", "statistics", options.statistics, names_of(all_statistics()))) {
-    plan.statistics.push_back(statistics_from_string(name));
-  }
-  for (const std::string& name : chosen("dtypes", "dtype", options.dtypes, names_of(kDtypes))) {
-    plan.dtypes.push_back(dtype_from_string(name));
-  }
-  for (const std::string& name : chosen("cases", "case", options.cases, case_names())) {
-    plan.cases.push_back(&case_called(name));
-  }
+  plan.statistics = mapped(chosen("statistics", "statistics", options.statistics, names_of(all_statistics())),
+                           statistics_from_string);
+  plan.dtypes = mapped(chosen("dtypes", "dtype", options.dtypes, names_of(kDtypes)), dtype_from_string);
+  plan.cases = mapped(chosen("cases", "case", options.cases, case_names()),
+                      [](const std::string& name) { return &case_called(name); });
   return plan;
 }
 
@@ -217,8 +209,7 @@ void measure_case(const Case& c, const Norm& norm, DType dtype, const std::vecto
 
 /// Adds `what`, once.
 void omit(Audit& audit, const std::string& what, const std::string& reason) {
-  const auto same = [&](const Omission& omission) { return omission.what == what; };
-  if (std::none_of(audit.omissions.begin(), audit.omissions.end(), same)) {
+  if (!is_in(audit.omissions, what, &Omission::what)) {
     audit.omissions.push_back({what, reason});
   }
 }
@@ -227,7 +218,7 @@ void omit(Audit& audit, const std::string& what, const std::string& reason) {
 
 std::vector<Cost> measure_costs(DType dtype, const std::vector<Statistics>& statistics, bool quick) {
   std::vector<Statistics> kinds = statistics;
-  kinds.erase(std::remove(kinds.begin(), kinds.end(), Statistics::stable), kinds.end());
+  std::erase(kinds, Statistics::stable);
   kinds.insert(kinds.begin(), Statistics::stable);
   std::vector<Cost> costs;
   for (const WalkInput& input : kWalkInputs) {
@@ -282,8 +273,8 @@ const std::array<std::string, 3>& step_quantities() {
 
 void check_convolutions() {
   const std::vector<std::string> known = conv2d_implementations();
-  check(std::find(known.begin(), known.end(), "winograd_4x4") != known.end(), "audit",
-        "convolutions: expected a device with Winograd's convolutions, got {}", to_string(default_device()));
+  check(is_in(known, "winograd_4x4"), "audit", "convolutions: expected a device with Winograd's convolutions, got {}",
+        to_string(default_device()));
 }
 
 std::vector<ConvolutionErrors> measure_convolutions(bool quick,
@@ -340,7 +331,7 @@ std::vector<ConvolutionErrors> measure_steps(bool quick, const std::function<voi
       found.push_back({what, MemoryFormat::channels_last, implementations[i], {}});
       for (size_t quantity = 0; quantity < 3; ++quantity) {
         std::vector<double>& of_seeds = errors[i][quantity];
-        std::sort(of_seeds.begin(), of_seeds.end());
+        std::ranges::sort(of_seeds);
         found.back().errors[quantity] = of_seeds[of_seeds.size() / 4];
       }
     }

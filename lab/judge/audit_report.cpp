@@ -1,6 +1,5 @@
 #include "lab/judge/audit.h"
 
-#include "base/error.h"
 #include "base/lists.h"
 #include "data/json.h"
 #include "lab/judge/norms.h"
@@ -91,8 +90,8 @@ std::string format_steps(const std::optional<double>& steps) {
 std::vector<std::string> columns_of_cases(const Audit& audit) {
   std::vector<std::string> columns;
   for (const Case& c : all_cases()) {
-    const bool there = std::any_of(audit.measurements.begin(), audit.measurements.end(),
-                                   [&](const Measurement& m) { return m.case_name == c.name; });
+    const bool there =
+        std::ranges::any_of(audit.measurements, [&](const Measurement& m) { return m.case_name == c.name; });
     if (there && !c.column.empty() && !c.is_published()) {
       add_once(columns, c.column);
     }
@@ -340,8 +339,8 @@ std::string to_table(const Audit& audit) {
       text += "\n" + head + "\n" + to_text(table);
     }
   };
-  const bool any_listed = std::any_of(audit.measurements.begin(), audit.measurements.end(),
-                                      [](const Measurement& m) { return !case_called(m.case_name).is_published(); });
+  const bool any_listed = std::ranges::any_of(
+      audit.measurements, [](const Measurement& m) { return !case_called(m.case_name).is_published(); });
   if (any_listed) {
     section("Each norm", by_norm(audit, columns));
   }

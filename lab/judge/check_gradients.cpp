@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <utility>
 
 namespace norma::lab {
@@ -57,11 +58,7 @@ class LayerFunction {
 double sum_of_products(const Tensor& a, const Tensor& b) {
   const std::vector<double> of_a = a.to_vector<double>();
   const std::vector<double> of_b = b.to_vector<double>();
-  double sum = 0;
-  for (size_t i = 0; i < of_a.size(); ++i) {
-    sum += of_a[i] * of_b[i];
-  }
-  return sum;
+  return std::inner_product(of_a.begin(), of_a.end(), of_b.begin(), 0.0);
 }
 
 /// The element of x at this row-major index, as a tensor.

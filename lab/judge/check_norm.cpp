@@ -70,8 +70,7 @@ int64_t channels_for(const std::vector<nn::NormChoice>& choices) {
 }  // namespace
 
 bool NormCheckReport::passed() const {
-  return std::none_of(checks.begin(), checks.end(),
-                      [](const NormCheck& one) { return one.outcome == CheckOutcome::failed; });
+  return std::ranges::none_of(checks, [](const NormCheck& one) { return one.outcome == CheckOutcome::failed; });
 }
 
 NormCheckReport check_norm(const std::string& norm, const CheckNormOptions& options) {

@@ -1,8 +1,10 @@
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/copy.h"
 #include "core/factory.h"
 #include "core/parallel.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "lab/judge/norms.h"
 #include "lab/judge/subject.h"
 #include "nn/norm/factory.h"
@@ -123,12 +125,8 @@ std::string worst_of(const std::vector<HardInput>& inputs) {
 
 /// The buffer of this name with a number for each channel; undefined if there is none.
 Tensor buffer_of(const nn::Module& layer, const std::string& wanted, int64_t channels) {
-  for (const auto& [name, buffer] : layer.named_buffers()) {
-    if (name == wanted && buffer.sizes() == Sizes{channels}) {
-      return buffer;
-    }
-  }
-  return {};
+  const Tensor buffer = data::tensor_named(layer.named_buffers(), wanted);
+  return buffer.defined() && buffer.sizes() == Sizes{channels} ? buffer : Tensor();
 }
 
 /// Throws Error unless a buffer has moved from `old` to old + share · (batch - old).
@@ -147,10 +145,7 @@ void check_moved(const std::string& name, const std::vector<double>& old, const 
 std::string check_that_evaluation_follows(const Subject& subject, const Tensor& x) {
   const auto layer = subject.make(x);
   const nn::NamedTensors buffers = layer->named_buffers();
-  std::vector<Tensor> at_first;
-  for (const auto& [name, buffer] : buffers) {
-    at_first.push_back(copy_of(buffer));
-  }
+  const auto at_first = mapped(buffers, [](const auto& buffer) { return copy_of(buffer.second); });
   const auto distance_after = [&](int passes) {
     Tensor in_training;
     layer->train();
@@ -418,7 +413,7 @@ Finding check_running_statistics(const Subject& subject) {
     return moved.empty() ? Finding{CheckOutcome::noted, "there are none"} : Finding{CheckOutcome::passed, moved};
   }
   const std::vector<std::string>& options = nn::norm_definition(subject.choice.name).options;
-  const bool takes_momentum = std::find(options.begin(), options.end(), "momentum") != options.end();
+  const bool takes_momentum = is_in(options, "momentum");
   constexpr double kMomentum = 0.2;
   Subject tried = subject;
   if (takes_momentum) {

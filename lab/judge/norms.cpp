@@ -7,6 +7,7 @@
 #include "core/factory.h"
 #include "core/random.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "nn/norm/factory.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
@@ -159,7 +160,7 @@ std::shared_ptr<nn::Module> layer_for(const Norm& norm, const Inputs& inputs, St
   for (const auto& [option, value] : {std::pair("eps", fmt::format("{}", inputs.eps)),
                                       {"statistics", std::string(to_string(statistics))},
                                       {"track_running_stats", "false"}}) {
-    if (std::ranges::find(known, option) != known.end()) {
+    if (is_in(known, option)) {
       choice.options[option] = value;
     }
   }
@@ -384,8 +385,7 @@ Tensor in_layout(const Tensor& x, Layout layout) {
 }
 
 Tensor Inputs::parameter(std::string_view name) const {
-  const auto found = std::ranges::find(parameters, name, &nn::NamedTensors::value_type::first);
-  return found == parameters.end() ? Tensor() : found->second;
+  return data::tensor_named(parameters, name);
 }
 
 nn::NamedTensors Inputs::with_offset(double offset) const {
@@ -401,23 +401,17 @@ Results apply(const Norm& norm, const Inputs& inputs, Statistics statistics, Lay
   Tensors leaves;
   Tensor y;
   if (norm.apply) {
-    for (const auto& [name, parameter] : inputs.parameters) {
-      leaves.push_back(parameter.detach().set_requires_grad());
-    }
+    leaves = mapped(inputs.parameters, [](const auto& one) { return one.second.detach().set_requires_grad(); });
     y = norm.apply(x, leaves, statistics, inputs.eps);
   } else {
     const std::shared_ptr<nn::Module> layer = layer_for(norm, inputs, statistics);
     const nn::NamedTensors parameters = layer->named_parameters();
-    for (const auto& [name, unused] : inputs.parameters) {
-      leaves.push_back(std::ranges::find(parameters, name, &nn::NamedTensors::value_type::first)->second);
-    }
+    leaves = mapped(inputs.parameters, [&](const auto& one) { return data::tensor_named(parameters, one.first); });
     y = (*layer)(x);
   }
   y.backward(in_layout(inputs.dy, layout));
   Results results{.y = y.detach(), .dx = x.grad(), .gradients = {}};
-  for (const Tensor& leaf : leaves) {
-    results.gradients.push_back(leaf.grad());
-  }
+  results.gradients = mapped(leaves, [](const Tensor& leaf) { return leaf.grad(); });
   return results;
 }
 

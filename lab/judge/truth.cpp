@@ -1,5 +1,6 @@
 #include "lab/judge/norms.h"
 
+#include "base/lists.h"
 #include "core/parallel.h"
 
 #include <algorithm>
@@ -150,9 +151,7 @@ void Truth::take_reference(const Norm& norm, const Inputs& inputs) {
 
 void Truth::take_formula(const Norm& norm, const Inputs& inputs) {
   const formula::Evaluation evaluation(norm.formula, inputs.x, inputs.with_offset(norm.weight_offset), inputs.eps);
-  for (const formula::Number& y : evaluation.output()) {
-    y_.push_back(y.value);
-  }
+  y_ = mapped(evaluation.output(), &formula::Number::value);
   const Wide typical = root_mean_square(y_);
   output_unit_ = {norm.relative && typical > 0 ? typical : std::max(Wide(1), typical)};
   auto gradients = evaluation.gradients(inputs.dy, /* by_output= */ true);

@@ -299,10 +299,9 @@ Values values_of(const LineChart& chart) {
 /// across the plot, so that any two could meet.
 Values names_of(const std::vector<Point>& points, const std::vector<double>& x_ticks,
                 const std::vector<double>& y_ticks) {
-  std::vector<std::pair<const Point*, double>> names;  // and their height
-  for (const Point& point : points) {
-    names.emplace_back(&point, 100 * share_of(point.y, y_ticks));
-  }
+  auto names = mapped(points, [&](const Point& point) {  // and their height
+    return std::pair(&point, 100 * share_of(point.y, y_ticks));
+  });
   std::ranges::stable_sort(names, {}, [](const auto& name) { return name.second; });
   for (size_t i = 1; i < names.size(); ++i) {
     names[i].second = std::max(names[i].second, names[i - 1].second + kNameHeight);

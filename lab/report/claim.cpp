@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <limits>
 #include <map>
@@ -290,13 +291,8 @@ std::string accuracies_by(const std::string& axis, const Comparison& comparison)
 }
 
 std::string_view word_of(Verdict::State state) {
-  switch (state) {
-    case Verdict::State::waiting: return "not decided yet";
-    case Verdict::State::undecided: return "not decided";
-    case Verdict::State::contradicted: return "contradicted";
-    case Verdict::State::supported: break;
-  }
-  return "supported";
+  constexpr std::array<std::string_view, 4> kWords = {"not decided yet", "not decided", "contradicted", "supported"};
+  return kWords.at(static_cast<size_t>(state));
 }
 
 }  // namespace

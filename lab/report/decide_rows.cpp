@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <limits>
 #include <utility>
 
 namespace norma::lab {
@@ -15,12 +14,13 @@ namespace {
 
 constexpr double kPoints = 100;
 
+double points_gained(const PairedRun& run) {
+  return kPoints * (run.norm->accuracy - run.reference->accuracy);
+}
+
 /// The mean accuracy of the references, in points.
 double mean_of_references(const std::vector<PairedRun>& runs) {
-  double sum = 0;
-  for (const PairedRun& run : runs) {
-    sum += kPoints * run.reference->accuracy;
-  }
+  const double sum = sum_of(runs, [](const PairedRun& run) { return kPoints * run.reference->accuracy; });
   return runs.empty() ? 0 : sum / static_cast<double>(runs.size());
 }
 
@@ -36,7 +36,7 @@ class References {
   /// The reference of the norms in a group; "" if there is none.
   const std::string& of(const Settings& settings) {
     const Settings group = timing_group(settings);
-    const auto known = std::ranges::find(known_, group, [](const auto& one) { return one.first; });
+    const auto known = std::ranges::find(known_, group, &std::pair<Settings, std::string>::first);
     return known != known_.end() ? known->second
                                  : known_.emplace_back(group, reference_of(norms_of(comparison_, group))).second;
   }
@@ -175,8 +175,7 @@ Scatter scatter_of(const std::vector<PairedRun>& runs) {
   if (const std::vector<ImageDifferences> images = image_differences(runs); !images.empty()) {
     scatter = scatter_of(images);
   } else {
-    scatter = scatter_of(
-        mapped(runs, [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); }));
+    scatter = scatter_of(mapped(runs, points_gained));
   }
   const double reference = mean_of_references(runs);
   scatter.possible = {.low = -reference, .high = kPoints - reference};
@@ -195,8 +194,7 @@ Scatter scatter_between(const std::vector<PairedRun>& from, const std::vector<Pa
   }
   std::vector<double> differences;
   for (size_t i = 0; i < before.size(); ++i) {
-    const auto gain = [](const PairedRun& run) { return kPoints * (run.norm->accuracy - run.reference->accuracy); };
-    differences.push_back(gain(after[i]) - gain(before[i]));
+    differences.push_back(points_gained(after[i]) - points_gained(before[i]));
   }
   Scatter scatter = scatter_of(differences);
   if (before.empty()) {
@@ -243,8 +241,7 @@ int64_t accuracy_tests(const Comparison& comparison) {
 
 int64_t image_tests(const Comparison& comparison) {
   References references(comparison);
-  return std::count_if(comparison.cells.begin(), comparison.cells.end(),
-                       [&](const Cell& cell) { return references.has_other(cell); });
+  return std::ranges::count_if(comparison.cells, [&](const Cell& cell) { return references.has_other(cell); });
 }
 
 int64_t tax_tests(const Comparison& comparison) {
@@ -268,7 +265,7 @@ void decide_rows(const Comparison& comparison, std::vector<Row>& rows) {
   for (Row& row : rows) {
     if (references.has_other(row)) {
       const std::string& reference = references.of(row);
-      const auto batch = std::find_if(rows.begin(), rows.end(), [&](const Row& other) {
+      const auto batch = std::ranges::find_if(rows, [&](const Row& other) {
         return other.norm == reference && comparison_group(other) == comparison_group(row);
       });
       if (batch != rows.end()) {  // the reference may lack this learning rate

@@ -131,20 +131,13 @@ std::optional<double> seconds_in_turns(const PageRow& row) {
 
 /// Seconds of the whole run, the mean of the seeds.
 double seconds_of_runs(const PageRow& row) {
-  double sum = 0;
-  for (const Cell* cell : row.cells) {
-    sum += cell->state == CellState::finished ? cell->seconds : 0;
-  }
-  return sum / static_cast<double>(row.row.finished);
+  const auto seconds = [](const Cell* cell) { return cell->state == CellState::finished ? cell->seconds : 0; };
+  return sum_of(row.cells, seconds) / static_cast<double>(row.row.finished);
 }
 
 std::optional<Figure> time_chart(const PageGroup& group, const std::string& id) {
-  std::vector<const PageRow*> rows;
-  for (const PageRow& row : group.rows) {
-    if (row.row.finished > 0) {
-      rows.push_back(&row);
-    }
-  }
+  auto rows = mapped(group.rows, [](const PageRow& row) { return &row; });
+  std::erase_if(rows, [](const PageRow* row) { return row->row.finished == 0; });
   if (rows.size() < 2) {
     return std::nullopt;
   }

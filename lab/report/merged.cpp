@@ -73,8 +73,8 @@ std::vector<std::string> names_of(const std::vector<std::filesystem::path>& fold
     std::string name;
     for (size_t count = 1; count <= std::max<size_t>(length, 1); ++count) {
       name = end_of(folder, count);
-      const auto same = std::count_if(folders.begin(), folders.end(),
-                                      [&](const std::filesystem::path& other) { return end_of(other, count) == name; });
+      const auto same = std::ranges::count_if(
+          folders, [&](const std::filesystem::path& other) { return end_of(other, count) == name; });
       if (same == 1) {
         break;
       }
@@ -84,14 +84,15 @@ std::vector<std::string> names_of(const std::vector<std::filesystem::path>& fold
   return names;
 }
 
+bool same_cells(const Comparison& a, const Comparison& b) {
+  const auto settings = [](const Cell& cell) -> const Settings& { return cell; };
+  return std::ranges::equal(a.cells, b.cells, {}, settings, settings);
+}
+
 bool same_comparison(const Comparison& a, const Comparison& b) {
-  const auto settings_of_cells = [](const Comparison& comparison) {
-    std::vector<Settings> settings(comparison.cells.begin(), comparison.cells.end());
-    return settings;
-  };
   return std::tie(a.date, a.command, a.environment.cpu, a.environment.memory) ==
              std::tie(b.date, b.command, b.environment.cpu, b.environment.memory) &&
-         settings_of_cells(a) == settings_of_cells(b);
+         same_cells(a, b);
 }
 
 bool is_one(const Parts& parts) {
@@ -133,8 +134,7 @@ std::string plan_difference(const Comparison& a, const Comparison& b) {
   if (const std::vector<std::string> lines = train::differences(a.recipe, recipe); !lines.empty()) {
     return lines.front();
   }
-  const auto settings = [](const Cell& cell) -> const Settings& { return cell; };
-  if (!std::ranges::equal(a.cells, b.cells, {}, settings, settings)) {
+  if (!same_cells(a, b)) {
     return fmt::format("models, norms, seeds or other axes, {} runs → {}", a.cells.size(), b.cells.size());
   }
   if (a.initial_sha256 != b.initial_sha256) {
@@ -278,7 +278,7 @@ std::string to_csv(const Parts& parts) {
     tables.push_back(cell_table(part.comparison));
     auto place = all.heads.begin();  // a head that is new stands after the one before it
     for (const std::string& head : tables.back().heads) {
-      const auto known = std::find(all.heads.begin(), all.heads.end(), head);
+      const auto known = std::ranges::find(all.heads, head);
       place = known != all.heads.end() ? known : all.heads.insert(place + 1, head);
     }
   }
@@ -287,7 +287,7 @@ std::string to_csv(const Parts& parts) {
       Table::Row& row = all.add(parts[i].name);
       row.cells.resize(all.heads.size());  // a comparison without an axis has nothing there
       for (size_t c = 0; c < own.cells.size(); ++c) {
-        const auto head = std::find(all.heads.begin(), all.heads.end(), tables[i].heads[c]);
+        const auto head = std::ranges::find(all.heads, tables[i].heads[c]);
         row.cells[static_cast<size_t>(head - all.heads.begin())] = std::move(own.cells[c]);
       }
     }

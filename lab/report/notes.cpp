@@ -78,8 +78,7 @@ struct Mover {
 };
 
 Mover mover_of(const Comparison& comparison, const std::vector<Row>& rows) {
-  const bool one_model =
-      std::all_of(rows.begin(), rows.end(), [&](const Row& row) { return row.model == rows.front().model; });
+  const bool one_model = std::ranges::all_of(rows, [&](const Row& row) { return row.model == rows.front().model; });
   const std::vector<Axis> axes = varying_axes(comparison);
   if (axes.empty()) {
     return {.name = "the network", .where = [](const Row& row) { return "in " + row.model; }};
@@ -98,7 +97,7 @@ std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>&
   std::vector<Span> spans;
   const std::vector<GroupRows> groups = by_group(rows);
   const auto all_places = static_cast<size_t>(
-      std::count_if(groups.begin(), groups.end(), [](const GroupRows& group) { return finished_rows(group) > 0; }));
+      std::ranges::count_if(groups, [](const GroupRows& group) { return finished_rows(group) > 0; }));
   std::vector<std::pair<std::string, std::vector<const Row*>>> norms;  // and where they are finished
   for (const Row& row : rows) {
     if (std::vector<const Row*>& places = entry_of(norms, row.norm); row.finished > 0) {
@@ -117,7 +116,7 @@ std::vector<Span> spans_of(const Comparison& comparison, const std::vector<Row>&
                        .at_high = mover.where(**high)});
     }
   }
-  std::stable_sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.width() > b.width(); });
+  std::ranges::stable_sort(spans, [](const Span& a, const Span& b) { return a.width() > b.width(); });
   return spans;
 }
 
@@ -182,9 +181,8 @@ Clause words_of_accuracy(const Found& one) {
 
 /// The largest difference found, with all findings of its norm; then the other norms.
 std::string found_clause(const Findings& findings, Clause (*words)(const Found&)) {
-  const Found& most =
-      *std::max_element(findings.found.begin(), findings.found.end(),
-                        [](const Found& a, const Found& b) { return std::abs(a.amount) < std::abs(b.amount); });
+  const Found& most = *std::ranges::max_element(
+      findings.found, [](const Found& a, const Found& b) { return std::abs(a.amount) < std::abs(b.amount); });
   const auto place = [&](const Found& one) { return findings.groups.size() > 1 ? " in " + one.group : ""; };
   std::vector<std::string> parts = {words(most).whole + place(most)};
   std::vector<std::string> others;
@@ -600,7 +598,7 @@ std::string tax_note(const Comparison& comparison) {
   if (most > 0) {
     note = text_of("tax-note", least == most ? fmt::format("{}", most) : fmt::format("{} to {}", least, most));
     const std::vector<Row> rows = summarize(comparison);
-    const auto in_turns = std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.rate_in_turns; });
+    const auto in_turns = std::ranges::count_if(rows, [](const Row& row) { return row.rate_in_turns; });
     if (in_turns > 0) {
       note += " Images per second are of the same steps";
       note += in_turns == static_cast<std::ptrdiff_t>(rows.size()) ? "." : ", where they are made; else of whole runs.";
@@ -663,13 +661,13 @@ std::string tuning_note(const Comparison& comparison) {
 std::string decision_note(const Comparison& comparison) {
   const std::vector<Row> rows = summarize(comparison);
   const auto any = [&](std::optional<Decision> Row::*decision) {
-    return std::any_of(rows.begin(), rows.end(), [&](const Row& row) { return (row.*decision).has_value(); });
+    return std::ranges::any_of(rows, [&](const Row& row) { return (row.*decision).has_value(); });
   };
   std::vector<std::string> measured;
   std::vector<std::string> counts;
   if (any(&Row::accuracy_difference)) {
     const bool images =
-        std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.scatter && row.scatter->images > 0; });
+        std::ranges::any_of(rows, [](const Row& row) { return row.scatter && row.scatter->images > 0; });
     measured.push_back(
         text_of("decided-accuracy", images ? " for the seeds, the normal distribution for the test images" : ""));
     counts.push_back(counted(accuracy_tests(comparison), "test") + " of accuracy");

@@ -1,7 +1,6 @@
 #include "lab/report/page.h"
 
 #include "base/lists.h"
-#include "lab/report/report.h"
 #include "train/recipe.h"
 
 #include <fmt/format.h>

@@ -6,14 +6,13 @@
 #include "data/json.h"
 #include "lab/report/decisions.h"
 #include "nn/norm/factory.h"
-#include "session/output.h"
 #include "train/recipe_option.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <cmath>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -169,8 +168,7 @@ std::vector<Axis> varying_axes(const Comparison& comparison) {
 }
 
 std::string values_of(const Comparison& comparison, std::string_view axis) {
-  const auto found =
-      std::find_if(further_axes().begin(), further_axes().end(), [&](const Axis& other) { return other.name == axis; });
+  const auto found = std::ranges::find_if(further_axes(), [&](const Axis& other) { return other.name == axis; });
   check(found != further_axes().end(), "values_of", "axis: expected the name of one, got '{}'", axis);
   std::vector<std::string> values;
   for (const Cell& cell : comparison.cells) {
@@ -184,8 +182,8 @@ std::string label_of(const Comparison& comparison, const Cell& cell) {
   for (const Axis& axis : varying_axes(comparison)) {
     label += fmt::format(", {} {}", axis.name, axis.value(cell));
   }
-  const bool several_seeds = std::any_of(comparison.cells.begin(), comparison.cells.end(),
-                                         [&](const Cell& other) { return other.seed != cell.seed; });
+  const bool several_seeds =
+      std::ranges::any_of(comparison.cells, [&](const Cell& other) { return other.seed != cell.seed; });
   return several_seeds ? fmt::format("{}, seed {}", label, cell.seed) : label;
 }
 
@@ -229,25 +227,14 @@ std::string reference_of(const std::vector<std::string>& norms) {
 }
 
 std::string_view to_string(CellState state) {
-  switch (state) {
-    case CellState::pending: return "pending";
-    case CellState::finished: return "finished";
-    case CellState::failed: return "failed";
-    case CellState::interrupted: return "interrupted";
-    case CellState::elsewhere: return "elsewhere";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 5> kNames = {"pending", "finished", "failed", "interrupted", "elsewhere"};
+  return kNames.at(static_cast<size_t>(state));
 }
 
 std::string problem_of(const Cell& cell) {
-  switch (cell.state) {
-    case CellState::finished: break;
-    case CellState::failed: return "failed: " + cell.reason;
-    case CellState::interrupted: return "interrupted";
-    case CellState::pending: return "not started";
-    case CellState::elsewhere: return "in another part";
-  }
-  return "";
+  constexpr std::array kProblems = {"not started", "", "failed: ", "interrupted", "in another part"};
+  const std::string problem = kProblems.at(static_cast<size_t>(cell.state));
+  return cell.state == CellState::failed ? problem + cell.reason : problem;
 }
 
 std::vector<Row> summarize(const Comparison& comparison) {
@@ -272,7 +259,7 @@ std::vector<GroupRows> by_group(const std::vector<Row>& rows) {
 }
 
 int64_t finished_rows(const GroupRows& rows) {
-  return std::count_if(rows.begin(), rows.end(), [](const Row& row) { return row.finished > 0; });
+  return std::ranges::count_if(rows, [](const Row& row) { return row.finished > 0; });
 }
 
 std::string format_spread(const Spread& spread, int digits, double factor) {
@@ -314,8 +301,8 @@ std::string format_difference(const std::optional<Decision>& difference) {
 
 Table results_table(const std::vector<NamedRow>& rows, const std::vector<Axis>& axes) {
   const bool tested =
-      std::any_of(rows.begin(), rows.end(), [](const NamedRow& named) { return named.row->accuracy_difference; });
-  const bool fitted = std::any_of(rows.begin(), rows.end(), [](const NamedRow& named) { return named.row->fit_loss; });
+      std::ranges::any_of(rows, [](const NamedRow& named) { return named.row->accuracy_difference.has_value(); });
+  const bool fitted = std::ranges::any_of(rows, [](const NamedRow& named) { return named.row->fit_loss.has_value(); });
   Table table{.heads = {"model"}, .words = axes.size() + 2};
   for (const Axis& axis : axes) {
     table.heads.emplace_back(axis.name);
@@ -360,7 +347,7 @@ Table cell_table(const Comparison& comparison) {
     if (!comparison.cells.empty() && comparison.cells.front().options.contains(axis.option)) {
       options.emplace_back(axis.option);
       std::string head = axis.option;
-      std::replace(head.begin(), head.end(), '-', '_');
+      std::ranges::replace(head, '-', '_');
       table.heads.push_back(std::move(head));
     }
   }
@@ -380,8 +367,7 @@ Table cell_table(const Comparison& comparison) {
     line.add(to_string(cell.state));
     if (cell.state == CellState::finished) {
       // The tax belongs to the norm, whatever the seed, and so do images per second of the same steps.
-      const auto row =
-          std::find_if(rows.begin(), rows.end(), [&](const Row& other) { return same_but_seed(other, cell); });
+      const auto row = std::ranges::find_if(rows, [&](const Row& other) { return same_but_seed(other, cell); });
       const auto share = [&](double Decision::*value) {
         return row->tax && row->tax->known() ? fmt::format("{:.6f}", *row->tax.*value) : "";
       };

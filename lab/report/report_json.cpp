@@ -65,8 +65,8 @@ void read_options(const nlohmann::json& json, const std::string& where, Settings
   const auto& options = json.at("options");
   check(options.is_object(), where, "options: expected an object, got {}", options.type_name());
   for (const auto& [name, value] : options.items()) {
-    const auto known = std::find_if(option_axes().begin(), option_axes().end(),
-                                    [&name = name](const OptionAxis& axis) { return name == axis.option; });
+    const auto known =
+        std::ranges::find_if(option_axes(), [&name = name](const OptionAxis& axis) { return name == axis.option; });
     check(known != option_axes().end(), where, "options: expected the name of an axis, got '{}'", excerpt(name));
     const auto word = data::json_field<std::string>(where, options, name);
     train::Recipe recipe;

@@ -12,9 +12,7 @@
 #include <map>
 #include <span>
 
-// The sections of a report as a page: their values for the template.
-
-// The sections of a report as GitHub's Markdown.
+// The sections of a report as a page, by their values for the template, and as GitHub's Markdown.
 
 namespace norma::lab {
 
@@ -189,10 +187,7 @@ std::string to_html(const Document& document) {
       sections.push_back(values_of(section));
     }
   }
-  size_t length = 0;
-  for (const std::string& answer : document.answers) {
-    length += answer.size();
-  }
+  const size_t length = sum_of(document.answers, &std::string::size);
   constexpr size_t kLongest = 1000;
   Values values = {{"style", page_style()},
                    {"first", menu.front()["id"]},

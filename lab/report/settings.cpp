@@ -151,8 +151,7 @@ void take_start(train::Recipe& recipe, const std::string& word) {
 void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word) {
   const auto axis = std::ranges::find_if(option_axes(), [&](const OptionAxis& one) { return one.option == name; });
   if (axis != option_axes().end() && !axis->words.empty()) {
-    check(std::ranges::find(axis->words, word) != axis->words.end(), op, "{}: expected {}, got '{}'", name,
-          or_list(axis->words), excerpt(word));
+    check(is_in(axis->words, word), op, "{}: expected {}, got '{}'", name, or_list(axis->words), excerpt(word));
     name == kStart ? take_start(recipe, word) : take_weights(recipe, word);
     return;
   }

@@ -1,6 +1,7 @@
 #include "lab/report/table.h"
 
 #include "base/excerpt.h"
+#include "base/lists.h"
 #include "base/quoting.h"
 
 #include <fmt/ranges.h>
@@ -11,10 +12,8 @@
 namespace norma::lab {
 
 std::string to_text(const Table& table) {
-  std::vector<std::vector<std::string>> lines = {table.heads};
-  for (const Table::Row& row : table.rows) {
-    lines.push_back(row.cells);
-  }
+  std::vector<std::vector<std::string>> lines = mapped(table.rows, &Table::Row::cells);
+  lines.insert(lines.begin(), table.heads);
   std::vector<size_t> widths(table.heads.size(), 0);
   for (const auto& line : lines) {
     for (size_t i = 0; i < line.size(); ++i) {
@@ -43,9 +42,7 @@ std::string to_markdown(const Table& table) {
   };
   std::vector<std::string> rule(table.heads.size(), "--:");
   std::fill_n(rule.begin(), table.words, ":--");
-  std::vector<std::string> heads = table.heads;
-  std::ranges::transform(heads, heads.begin(), [](const std::string& head) { return escape_markdown(head); });
-  std::string text = line(heads) + line(rule);
+  std::string text = line(mapped(table.heads, escape_markdown)) + line(rule);
   for (const Table::Row& row : table.rows) {
     std::vector<std::string> cells = row.cells;
     std::transform(cells.begin(), cells.begin() + static_cast<std::ptrdiff_t>(table.words), cells.begin(),

@@ -14,6 +14,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -115,12 +116,9 @@ Section ledgers(const std::vector<NamedTelemetry>& runs) {
                 format_bytes(copy.bytes));
     }
     if (ledger.size() > kMostCopies) {
-      int64_t bytes = 0;
-      for (size_t i = kMostCopies; i < ledger.size(); ++i) {
-        bytes += ledger[i].bytes;
-      }
-      table.add(run.group, run.label, fmt::format("{} more", ledger.size() - kMostCopies), "", "", "", "", "",
-                format_bytes(bytes));
+      const std::span<const LayoutCopy> rest = std::span(ledger).subspan(kMostCopies);
+      table.add(run.group, run.label, fmt::format("{} more", rest.size()), "", "", "", "", "",
+                format_bytes(sum_of(rest, &LayoutCopy::bytes)));
     }
   }
   if (known > 0) {
@@ -201,12 +199,8 @@ struct Drawing {
 
 /// The samples of a run that have dynamics, with their steps.
 std::vector<const HealthSample*> samples_of(const NamedTelemetry& run) {
-  std::vector<const HealthSample*> samples;
-  for (const HealthSample& sample : run.telemetry->health) {
-    if (sample.dynamics) {
-      samples.push_back(&sample);
-    }
-  }
+  auto samples = mapped(run.telemetry->health, [](const HealthSample& sample) { return &sample; });
+  std::erase_if(samples, [](const HealthSample* sample) { return !sample->dynamics; });
   return samples;
 }
 
@@ -414,11 +408,7 @@ std::vector<Block> missing_parts(const std::vector<NamedTelemetry>& runs) {
       labels[text] += fmt::format("{}{} with {}", labels[text].empty() ? "" : ", ", run.group, run.label);
     }
   }
-  std::vector<Block> notes;
-  for (const auto& [text, networks] : labels) {
-    notes.emplace_back(Note{fmt::format("{}: {}.", networks, text)});
-  }
-  return notes;
+  return mapped(labels, [](const auto& one) { return Block(Note{fmt::format("{}: {}.", one.second, one.first)}); });
 }
 
 }  // namespace

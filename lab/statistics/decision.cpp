@@ -64,7 +64,7 @@ MedianInterval median_interval(std::vector<double> values, double errors) {
   if (values.empty()) {
     return {};
   }
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const size_t count = values.size();
   size_t k = 0;  // by halving, as P(B < k) grows with it
   for (size_t beyond = count; beyond - k > 1;) {

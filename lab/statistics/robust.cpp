@@ -18,7 +18,7 @@ constexpr double kPoints = 100;
 
 /// The quantiles that leave out `chance`, between the values next to them as numpy.percentile() takes them.
 Interval interval_of(std::vector<double> values, double chance) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const auto at = [&](double share) {
     const double place = share * static_cast<double>(values.size() - 1);
     const auto below = static_cast<size_t>(place);
@@ -35,7 +35,7 @@ size_t draw(Generator& random, size_t bound) {
 }  // namespace
 
 double interquartile_mean(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const auto cut = static_cast<std::ptrdiff_t>(values.size() / 4);
   return std::accumulate(values.begin() + cut, values.end() - cut, 0.0) /
          (static_cast<double>(values.size()) - 2.0 * static_cast<double>(cut));
@@ -51,13 +51,13 @@ double probability_of_improvement(const std::vector<double>& first, const std::v
   return better / static_cast<double>(first.size() * second.size());
 }
 
-Quartiles quartiles_of(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+Interval quartiles_of(std::vector<double> values) {
+  std::ranges::sort(values);
   const size_t quarter = values.size() / 4;
   return {.low = values[quarter], .high = values[values.size() - 1 - quarter]};
 }
 
-bool are_far_apart(const Quartiles& quartiles, double middle) {
+bool are_far_apart(const Interval& quartiles, double middle) {
   constexpr double kFarApart = 0.5;
   return quartiles.high - quartiles.low > kFarApart * middle;
 }
@@ -94,7 +94,7 @@ Interval bootstrap_difference(const std::vector<ImageDifferences>& differences, 
   // seeds.
   std::vector<int32_t> dividing;
   for (size_t i = 0; i < images; ++i) {
-    if (std::any_of(differences.begin(), differences.end(), [i](const ImageDifferences& one) { return one[i] != 0; })) {
+    if (std::ranges::any_of(differences, [i](const ImageDifferences& one) { return one[i] != 0; })) {
       for (const ImageDifferences& one : differences) {
         dividing.push_back(one[i]);
       }
@@ -111,7 +111,7 @@ Interval bootstrap_difference(const std::vector<ImageDifferences>& differences, 
   std::vector<double> means;
   std::vector<int64_t> sums(seeds);  // of the drawn images, for each seed
   for (int64_t sample = 0; sample < options.resamples; ++sample) {
-    std::fill(sums.begin(), sums.end(), 0);
+    std::ranges::fill(sums, 0);
     for (double drawn = passed_over(random); drawn < static_cast<double>(images); drawn += 1 + passed_over(random)) {
       const size_t image = draw(random, places);
       for (size_t seed = 0; seed < seeds; ++seed) {

@@ -1,6 +1,7 @@
 #include "lab/statistics/statistics.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 
 #include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/chi_squared.hpp>
@@ -80,11 +81,8 @@ Scatter scatter_of(const std::vector<double>& differences) {
   const auto count = static_cast<double>(differences.size());
   scatter.difference = std::accumulate(differences.begin(), differences.end(), 0.0) / count;
   if (differences.size() > 1) {
-    double squares = 0;
-    for (const double difference : differences) {
-      squares += (difference - scatter.difference) * (difference - scatter.difference);
-    }
-    scatter.seed_variance = squares / (count - 1);
+    const auto square = [&](double one) { return (one - scatter.difference) * (one - scatter.difference); };
+    scatter.seed_variance = sum_of(differences, square) / (count - 1);
   }
   return scatter;
 }
@@ -111,10 +109,7 @@ Scatter scatter_of(const std::vector<ImageDifferences>& differences) {
   scatter.images = static_cast<int64_t>(images);
   const auto n = static_cast<double>(differences.size());
   const auto m = static_cast<double>(images);
-  double squared_sums = 0;
-  for (const int32_t sum : of_images) {
-    squared_sums += static_cast<double>(sum) * sum;
-  }
+  const double squared_sums = sum_of(of_images, [](double sum) { return sum * sum; });
   const double mean = scatter.difference / kPoints;
   const double between_images = squared_sums / n - n * m * mean * mean;
   double mean_square = between_images / (m - 1);

@@ -166,9 +166,6 @@ struct MedianInterval {
   double high = 0;
   int64_t count = 0;
   bool sure = false;  ///< true iff the interval holds that median with the requested probability
-
-  /// True iff the values do not show that the median differs from `value`.
-  [[nodiscard]] bool holds(double value) const { return !sure || (low <= value && value <= high); }
 };
 
 /// The interval goes from the k-th value to the k-th from the end. k is the largest with P(B < k) <= errors / 2, for B
@@ -205,15 +202,11 @@ double interquartile_mean(std::vector<double> values);
 double probability_of_improvement(const std::vector<double>& first, const std::vector<double>& second);
 
 /// The lower and the upper quartile of some values, a value or more.
-struct Quartiles {
-  double low = 0;
-  double high = 0;
-};
-Quartiles quartiles_of(std::vector<double> values);
+Interval quartiles_of(std::vector<double> values);
 
 /// True iff quartiles lie more than half of the middle value apart: times so far apart say that the machine had other
 /// work.
-bool are_far_apart(const Quartiles& quartiles, double middle);
+bool are_far_apart(const Interval& quartiles, double middle);
 
 /// Pearson's correlation of values in pairs, and its interval by Fisher's z.
 struct Correlation {

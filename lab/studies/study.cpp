@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/input_file.h"
+#include "base/lists.h"
 #include "base/nearest_name.h"
 #include "base/parse_number.h"
 #include "base/toml_lines.h"
@@ -27,18 +28,6 @@ constexpr std::string_view kOp = "study";
 
 // --- values of a line -------------------------------------------------------------------------------------------
 
-/// A word of the command line: texts as they are, numbers as they are written there.
-std::string word_of(const TomlScalar& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    return *text;
-  }
-  if (const auto* whole = std::get_if<int64_t>(&value)) {
-    return fmt::format("{}", *whole);
-  }
-  const auto* number = std::get_if<double>(&value);
-  return number != nullptr ? fmt::format("{}", *number) : "";
-}
-
 std::string text_in(const TomlLine& line) {
   const auto* text = std::get_if<std::string>(&line.value);
   check(text != nullptr && !text->empty(), kOp, "{}: {}: expected a text", line.value_place, line.key);
@@ -46,10 +35,7 @@ std::string text_in(const TomlLine& line) {
 }
 
 std::vector<std::string> words_of(const TomlLine& line) {
-  std::vector<std::string> words;
-  for (const TomlScalar& value : line.list.value_or(std::vector<TomlScalar>())) {
-    words.push_back(word_of(value));
-  }
+  std::vector<std::string> words = mapped(line.list.value_or(std::vector<TomlScalar>()), toml_word);
   check(!words.empty() && std::ranges::none_of(words, &std::string::empty), kOp,
         "{}: {}: expected a list of texts or numbers", line.value_place, line.key);
   return words;
@@ -127,15 +113,11 @@ class ExpectationReader {
   }
 
   void check_axis(const std::string& name, bool or_lr) const {
-    std::vector<std::string> known;
-    for (const OptionAxis& axis : option_axes()) {
-      known.emplace_back(axis.option);
-    }
+    auto known = mapped(option_axes(), [](const OptionAxis& axis) { return std::string(axis.option); });
     if (or_lr) {
       known.emplace_back("lr");
     }
-    check(std::ranges::find(known, name) != known.end(), kOp, "{}: expect: {}", place_,
-          unknown_name("axis", name, known));
+    check(is_in(known, name), kOp, "{}: expect: {}", place_, unknown_name("axis", name, known));
   }
 
   /// "batch lr=0.05 weight-decay=0.02"
@@ -192,7 +174,7 @@ std::vector<Key> keys() {
       {"lr-scaling", [](const TomlLine& line, Study& study, Claim&) { study.lr_scaling = text_in(line); }},
       {"budget-test-images",
        [](const TomlLine& line, Study& study, Claim&) {
-         const std::optional<int64_t> count = parse_number<int64_t>(word_of(line.value));
+         const std::optional<int64_t> count = parse_number<int64_t>(toml_word(line.value));
          check(count && *count >= 0, kOp, "{}: {}: expected a whole number, at least 0", line.value_place, line.key);
          study.budget_test_images = *count;
        }},
@@ -228,13 +210,11 @@ Study study_from_toml(std::string_view text, const std::string& source, std::str
   std::vector<std::string> given;
   for (const TomlLine& line : parse_toml_lines(kOp, text, source, {.line = "key = value", .key = "key"})) {
     const auto key = std::ranges::find(known, line.key, &Key::name);
-    std::vector<std::string> names;
-    std::ranges::transform(known, std::back_inserter(names), &Key::name);
-    check(key != known.end(), kOp, "{}: {}", line.key_place, unknown_name("key", line.key, names));
+    check(key != known.end(), kOp, "{}: {}", line.key_place, unknown_name("key", line.key, mapped(known, &Key::name)));
     key->take(line, study, claim);
     given.push_back(line.key);
   }
-  const auto has = [&](std::string_view key) { return std::ranges::find(given, key) != given.end(); };
+  const auto has = [&](std::string_view key) { return is_in(given, key); };
   for (const std::string_view needed : {"question", "models", "norms"}) {
     check(has(needed), kOp, "{}: expected a line '{} = …', got none", source, needed);
   }
@@ -253,25 +233,16 @@ Study study_from_toml(std::string_view text, const std::string& source, std::str
 }
 
 const std::vector<Study>& studies() {
-  static const std::vector<Study> all = [] {
-    std::vector<Study> made;
-    for (const StudyFile& file : study_files()) {
-      made.push_back(study_from_toml(file.text, fmt::format("{}.toml", file.name), std::string(file.name)));
-    }
-    return made;
-  }();
+  static const std::vector<Study> all = mapped(study_files(), [](const StudyFile& file) {
+    return study_from_toml(file.text, fmt::format("{}.toml", file.name), std::string(file.name));
+  });
   return all;
 }
 
 const Study& study_of(std::string_view name) {
-  std::vector<std::string> names;
-  for (const Study& study : studies()) {
-    if (study.name == name) {
-      return study;
-    }
-    names.push_back(study.name);
-  }
-  fail(kOp, "{}", unknown_name("study", std::string(name), names));
+  const auto found = std::ranges::find(studies(), name, &Study::name);
+  check(found != studies().end(), kOp, "{}", unknown_name("study", name, mapped(studies(), &Study::name)));
+  return *found;
 }
 
 Study study_named(const std::string& name_or_file) {

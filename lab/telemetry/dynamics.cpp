@@ -1,7 +1,9 @@
 #include "lab/telemetry/dynamics.h"
 
+#include "base/lists.h"
 #include "core/autocast.h"
 #include "core/tape.h"
+#include "data/safetensors.h"
 #include "lab/telemetry/visit_tape.h"
 #include "nn/checkpoint.h"
 #include "ops/optimizer/optimizer.h"
@@ -13,20 +15,10 @@
 #include <cmath>
 #include <optional>
 #include <unordered_map>
-#include <utility>
 
 namespace norma::lab {
 
 namespace {
-
-Tensor own_parameter(const nn::Module& module, std::string_view wanted) {
-  for (const auto& [name, x] : module.own_parameters()) {
-    if (name == wanted) {
-      return x;
-    }
-  }
-  return {};
-}
 
 /// The factor of the learning rate for each parameter that is trained.
 std::unordered_map<const TensorImpl*, double> lr_scales(const nn::Optimizer& optimizer) {
@@ -49,12 +41,8 @@ std::vector<double> squares_of(const Tensors& xs) {
   }
   const std::vector<double> found =
       defined.empty() ? std::vector<double>() : sums_of_squares(defined, defined.front().device()).to_vector<double>();
-  std::vector<double> squares;
   size_t next = 0;
-  for (const Tensor& x : xs) {
-    squares.push_back(x.defined() ? found[next++] : kNotKnown);
-  }
-  return squares;
+  return mapped(xs, [&](const Tensor& x) { return x.defined() ? found[next++] : kNotKnown; });
 }
 
 /// The op that made a layer's output, if that is a product with a weight.
@@ -101,7 +89,7 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
     return;
   }
   LayerDynamics found{.layer = place.name, .kind = place.kind};
-  const Tensor weight = own_parameter(module, "weight");
+  const Tensor weight = data::tensor_named(module.own_parameters(), "weight");
   const std::optional<nn::Bend> bend = norm != nullptr && parts_.saturation ? norm->bend() : std::nullopt;
   if (bend && input.defined() && is_floating(input.dtype()) && input.numel() > 0) {
     found.saturation = saturation_of(*bend, input);
@@ -110,7 +98,7 @@ void DynamicsReader::add(size_t layer, const nn::Module& module, const Tensor& i
     weighted_.push_back({.at = sample_.layers.size(),
                          .layer = layer,
                          .weight = weight,
-                         .bias = own_parameter(module, "bias"),
+                         .bias = data::tensor_named(module.own_parameters(), "bias"),
                          .made = pass == nn::CheckpointPass::first ? nullptr : maker_of(place, output),
                          .output_index = output.defined() ? output.impl().output_index : 0});
   }

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/excerpt.h"
+#include "base/lists.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -25,11 +26,7 @@ constexpr std::array kParts = {
 }  // namespace
 
 std::vector<std::string> dynamics_names() {
-  std::vector<std::string> names;
-  for (const NamedPart& part : kParts) {
-    names.emplace_back(part.name);
-  }
-  return names;
+  return mapped(kParts, [](const NamedPart& part) { return std::string(part.name); });
 }
 
 std::vector<std::string> dynamics_choices() {
@@ -63,13 +60,8 @@ DynamicsParts parse_dynamics(std::string_view op, std::string_view text) {
 }
 
 std::string to_string(const DynamicsParts& parts) {
-  std::vector<std::string_view> names;
-  for (const NamedPart& part : kParts) {
-    if (parts.*part.on) {
-      names.push_back(part.name);
-    }
-  }
-  return fmt::format("{}", fmt::join(names, ","));
+  const auto wanted = filtered(kParts, [&](const NamedPart& part) { return parts.*part.on; });
+  return fmt::format("{}", fmt::join(mapped(wanted, &NamedPart::name), ","));
 }
 
 std::vector<std::string> missing_dynamics(const Telemetry& telemetry, const DynamicsParts& parts) {

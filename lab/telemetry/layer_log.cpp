@@ -7,7 +7,7 @@
 #include "nn/sequential.h"
 
 #include <algorithm>
-#include <unordered_set>
+#include <array>
 #include <utility>
 
 namespace norma::lab {
@@ -32,8 +32,7 @@ bool has_matrix(const nn::Module& module) {
 /// True iff the module contains a convolution or a matrix product.
 bool has_product(const nn::Module& module) {
   return is_one_of<nn::ConvolutionModule, nn::Linear>(module) || has_matrix(module) ||
-         std::any_of(module.children().begin(), module.children().end(),
-                     [](const auto& child) { return has_product(*child.second); });
+         std::ranges::any_of(module.children(), [](const auto& child) { return has_product(*child.second); });
 }
 
 /// A registered norm may be any module: one that stands in a slot and is nothing else.
@@ -61,13 +60,8 @@ bool starts_with_path(const std::string& name, const std::string& parent) {
 }  // namespace
 
 std::string_view to_string(LayerKind kind) {
-  switch (kind) {
-    case LayerKind::norm: return "norm";
-    case LayerKind::convolution: return "convolution";
-    case LayerKind::linear: return "linear";
-    case LayerKind::other: return "other";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 4> kNames = {"norm", "convolution", "linear", "other"};
+  return kNames.at(static_cast<size_t>(kind));
 }
 
 LayerTable::LayerTable(nn::Module& model) {
@@ -77,7 +71,7 @@ LayerTable::LayerTable(nn::Module& model) {
   }
   for (const auto& [name, module] : model.named_modules()) {
     const bool inside_norm =
-        std::any_of(layers_.begin(), layers_.end(), [&path = name](const Layer& layer) {  // clang takes no binding
+        std::ranges::any_of(layers_, [&path = name](const Layer& layer) {  // clang takes no binding
           return layer.kind == LayerKind::norm && starts_with_path(path, layer.name);
         });
     if (inside_norm || name.empty()) {

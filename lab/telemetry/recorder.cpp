@@ -1,6 +1,7 @@
 #include "lab/telemetry/recorder.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "data/json.h"
 #include "lab/bench/spread.h"
 #include "lab/telemetry/health.h"
@@ -24,11 +25,7 @@ constexpr double kNotFinite = std::numeric_limits<double>::quiet_NaN();
 }  // namespace
 
 int64_t Telemetry::saved_bytes() const {
-  int64_t sum = 0;
-  for (const SavedBytes& layer : saved) {
-    sum += layer.bytes;
-  }
-  return sum;
+  return sum_of(saved, &SavedBytes::bytes);
 }
 
 void TelemetryRecorder::start(const train::ObservedRun& run) {
@@ -36,9 +33,6 @@ void TelemetryRecorder::start(const train::ObservedRun& run) {
   table_.emplace(run.model);
   run_.emplace(run);
   schedule_ = TelemetrySchedule(run.total_steps, dynamics_.any());
-  batch_size_ = run.batch_size;
-  total_steps_ = run.total_steps;
-  first_step_ = run.first_step;
   const int64_t steps = run.total_steps - (resumed_ ? 0 : run.first_step);
   steps_per_point_ = (steps + kMostLossPoints - 1) / kMostLossPoints;
 }
@@ -96,12 +90,12 @@ Sharpness TelemetryRecorder::measure_sharpness() {
 
 void TelemetryRecorder::end_step(int64_t step, double loss, double seconds) {
   step_seconds_.push_back(seconds);
-  const bool warms_up = resumed_ && step <= first_step_ + static_cast<int64_t>(kWarmUpSteps);
+  const bool warms_up = resumed_ && step <= run_->first_step + static_cast<int64_t>(kWarmUpSteps);
   looked_into_.push_back(warms_up || schedule_.is_timed(step) || schedule_.is_for_health(step) || looks_late_);
   loss_sum_ += loss;
   ++loss_count_;
   last_step_ = step;
-  if (loss_count_ >= steps_per_point_ || step == total_steps_) {
+  if (loss_count_ >= steps_per_point_ || step == run_->total_steps) {
     record_.losses.push_back(
         {.step = step, .seconds = seconds_since_start(), .loss = loss_sum_ / static_cast<double>(loss_count_)});
     loss_sum_ = 0;
@@ -133,12 +127,8 @@ double TelemetryRecorder::seconds_since_start() const {
 }
 
 nlohmann::ordered_json TelemetryRecorder::state() const {
-  nlohmann::ordered_json times = nlohmann::ordered_json::array();
-  for (const StepTime& time : times_) {
-    times.push_back(step_time_to_json(time));
-  }
   return {{"record", telemetry_to_json(record_)},
-          {"times", std::move(times)},
+          {"times", mapped(times_, step_time_to_json)},
           {"seconds", seconds_since_start()},
           {"step_seconds", step_seconds_},
           {"looked_into", looked_into_},
@@ -160,9 +150,7 @@ void TelemetryRecorder::resume(const nlohmann::json& state, const std::string& w
   check(state.contains("record") && state.contains("times") && state["times"].is_array(), where,
         "record, times: missing");
   record_ = telemetry_from_json(state["record"], where);
-  for (const nlohmann::json& time : state["times"]) {
-    times_.push_back(step_time_from_json(time, where + ": times"));
-  }
+  times_ = mapped(state["times"], [&](const auto& time) { return step_time_from_json(time, where + ": times"); });
   resumed_ = true;
 }
 
@@ -184,7 +172,7 @@ Throughput TelemetryRecorder::throughput() const {
   if (spread.count == 0 || !(spread.min > 0)) {
     return {};
   }
-  const auto images = static_cast<double>(batch_size_);
+  const auto images = static_cast<double>(run_ ? run_->batch_size : 0);
   return {
       .steps = spread.count, .min = images / spread.max, .median = images / spread.median, .max = images / spread.min};
 }
@@ -193,11 +181,7 @@ StepTime TelemetryRecorder::step_time() const {
   if (times_.empty()) {
     return {};
   }
-  std::vector<double> totals;
-  for (const StepTime& time : times_) {
-    totals.push_back(time.total());
-  }
-  StepTime middle = times_[bench::median_index(totals)];
+  StepTime middle = times_[bench::median_index(mapped(times_, &StepTime::total))];
   middle.samples = static_cast<int64_t>(times_.size());
   return middle;
 }

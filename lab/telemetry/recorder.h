@@ -85,10 +85,7 @@ class TelemetryRecorder : public train::StepObserver {
   std::optional<LayerTable> table_;
   std::optional<train::ObservedRun> run_;
   TelemetrySchedule schedule_{0};
-  int64_t batch_size_ = 0;
   int64_t steps_per_point_ = 1;
-  int64_t total_steps_ = 0;
-  int64_t first_step_ = 0;
   bool is_due_ = false;  ///< a step for health has begun, and given no sample
   bool sharpness_is_due_ = false;
   bool looks_late_ = false;          ///< this step is for health in the place of one before

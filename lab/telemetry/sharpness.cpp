@@ -1,6 +1,8 @@
 #include "lab/telemetry/sharpness.h"
 
 #include "base/error.h"
+#include "base/lists.h"
+#include "base/not_copied.h"
 #include "core/allocator.h"
 #include "core/autocast.h"
 #include "core/copy.h"
@@ -22,7 +24,6 @@
 #include <memory>
 #include <new>
 #include <utility>
-#include <vector>
 
 namespace norma::lab {
 
@@ -168,7 +169,7 @@ Parts start_vector(const Tensors& parameters) {
 }
 
 /// Keeps the buffers of a network and the default generator, and restores them at the end of the scope.
-class Kept {
+class Kept : NotCopied {
  public:
   explicit Kept(const nn::Module& model) {
     for (const auto& [name, x] : model.named_buffers()) {
@@ -184,8 +185,6 @@ class Kept {
     }
     default_generator() = random_;
   }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
 
  private:
   Tensors buffers_;
@@ -219,12 +218,7 @@ Sharpness sharpness_of(const nn::Module& model, const std::function<Tensor()>& l
   const auto start = Clock::now();
   {
     const Kept kept(model);
-    Tensors parameters;
-    for (const Tensor& x : model.parameters()) {
-      if (x.requires_grad()) {
-        parameters.push_back(x);
-      }
-    }
+    const Tensors parameters = filtered(model.parameters(), &Tensor::requires_grad);
     try {
       found = largest_eigenvalue(parameters, loss, options);
       check(std::isfinite(found.value), "sharpness", "expected a finite loss and Hessian, got {}", found.value);

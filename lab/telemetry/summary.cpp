@@ -1,5 +1,7 @@
 #include "lab/telemetry/summary.h"
 
+#include "base/lists.h"
+
 #include <cmath>
 
 namespace norma::lab {
@@ -55,19 +57,13 @@ std::optional<double> activation_growth(const Telemetry& telemetry) {
 }
 
 double seconds_of_sharpness(const Telemetry& telemetry) {
-  double seconds = 0;
-  for (const HealthSample& sample : telemetry.health) {
-    seconds += sample.dynamics && sample.dynamics->sharpness ? sample.dynamics->sharpness->seconds : 0;
-  }
-  return seconds;
+  return sum_of(telemetry.health, [](const HealthSample& sample) {
+    return sample.dynamics && sample.dynamics->sharpness ? sample.dynamics->sharpness->seconds : 0;
+  });
 }
 
 int64_t saved_bytes(const Telemetry& telemetry, LayerKind kind) {
-  int64_t sum = 0;
-  for (const SavedBytes& layer : telemetry.saved) {
-    sum += layer.kind == kind ? layer.bytes : 0;
-  }
-  return sum;
+  return sum_of(telemetry.saved, [&](const SavedBytes& layer) { return layer.kind == kind ? layer.bytes : 0; });
 }
 
 }  // namespace norma::lab

@@ -17,8 +17,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array kKinds = {LayerKind::norm, LayerKind::convolution, LayerKind::linear, LayerKind::other};
-constexpr std::array kPasses = {OpPass::forward, OpPass::backward, OpPass::optimizer};
+template <class Enum>
+constexpr std::array kValues = {Enum::forward, Enum::backward, Enum::optimizer};  // of OpPass
+template <>
+constexpr std::array kValues<LayerKind> = {LayerKind::norm, LayerKind::convolution, LayerKind::linear,
+                                           LayerKind::other};
 
 /// Times and losses have more digits than the figures of layers, since there are many of the latter.
 constexpr int kDigits = 6;
@@ -48,19 +51,12 @@ T from_cell(const nlohmann::json& value, const std::string& where, const std::st
     return data::json_as<std::optional<double>>(where, name, value).value_or(kNotKnown);
   } else if constexpr (std::is_enum_v<T>) {
     const auto text = data::json_as<std::string>(where, name, value);
-    const auto find = [&](const auto& known) {
-      for (const T one : known) {
-        if (to_string(one) == text) {
-          return one;
-        }
+    for (const T one : kValues<T>) {
+      if (to_string(one) == text) {
+        return one;
       }
-      fail(where, "{}: expected one of those that are known, got '{}'", name, excerpt(text));
-    };
-    if constexpr (std::is_same_v<T, LayerKind>) {
-      return find(kKinds);
-    } else {
-      return find(kPasses);
     }
+    fail(where, "{}: expected one of those that are known, got '{}'", name, excerpt(text));
   } else if constexpr (std::is_same_v<T, int64_t>) {
     constexpr int64_t kMost = int64_t{1} << 45;  // more bytes than any machine has; sums of such numbers do not
                                                  // overflow
@@ -116,53 +112,36 @@ void visit(auto&& field, Sharpness& s) {
   each(field, "value", s.value, "change", s.change, "products", s.products, "seconds", s.seconds, "problem", s.problem);
 }
 
-/// LayerHealth without its optional parts, whose columns hold null where there is none.
-struct HealthRow {
-  LayerHealth layer;
-  TensorHealth gradient{
-      .mean = kNotKnown, .deviation = kNotKnown, .largest = kNotKnown, .non_finite = -1};  ///< -1: none
-  ParameterSpread gamma{.min = kNotKnown, .max = kNotKnown, .mean = kNotKnown, .deviation = kNotKnown};
-  ParameterSpread beta = gamma;
-  BatchGap gap{.mean = kNotKnown, .deviation = kNotKnown};
-};
-
-void visit(auto&& field, HealthRow& row) {
-  each(field, "layer", row.layer.layer, "kind", row.layer.kind, "input_deviation", row.layer.input_deviation, "mean",
-       row.layer.output.mean, "deviation", row.layer.output.deviation, "largest", row.layer.output.largest,
-       "non_finite", row.layer.output.non_finite, "dead_channels", row.layer.dead_channels, "gradient_mean",
-       row.gradient.mean, "gradient_deviation", row.gradient.deviation, "gradient_largest", row.gradient.largest,
-       "gradient_non_finite", row.gradient.non_finite);
-  each(field, "gamma_min", row.gamma.min, "gamma_max", row.gamma.max, "gamma_mean", row.gamma.mean, "gamma_deviation",
-       row.gamma.deviation);
-  each(field, "beta_min", row.beta.min, "beta_max", row.beta.max, "beta_mean", row.beta.mean, "beta_deviation",
-       row.beta.deviation, "gap_mean", row.gap.mean, "gap_deviation", row.gap.deviation);
+/// Visits a part that a layer may lack by `fields`. Where it lacks the part, its columns hold `none`, which is null
+/// for numbers; the reader keeps what is not `none`.
+template <class T>
+void visit_part(std::optional<T>& part, const T& none, const auto& is_there, const auto& fields) {
+  T value = part.value_or(none);
+  fields(value);
+  part = is_there(value) ? std::optional(value) : std::nullopt;
 }
 
-HealthRow row_of(const LayerHealth& layer) {
-  HealthRow row;
-  row.layer = layer;
-  row.gradient = layer.gradient.value_or(row.gradient);
-  row.gamma = layer.gamma.value_or(row.gamma);
-  row.beta = layer.beta.value_or(row.beta);
-  row.gap = layer.gap.value_or(row.gap);
-  return row;
-}
-
-LayerHealth layer_of(const HealthRow& row) {
-  LayerHealth layer = row.layer;
-  if (row.gradient.non_finite >= 0) {
-    layer.gradient = row.gradient;
-  }
-  if (!std::isnan(row.gamma.mean)) {
-    layer.gamma = row.gamma;
-  }
-  if (!std::isnan(row.beta.mean)) {
-    layer.beta = row.beta;
-  }
-  if (!std::isnan(row.gap.mean)) {
-    layer.gap = row.gap;
-  }
-  return layer;
+void visit(auto&& field, LayerHealth& layer) {
+  each(field, "layer", layer.layer, "kind", layer.kind, "input_deviation", layer.input_deviation, "mean",
+       layer.output.mean, "deviation", layer.output.deviation, "largest", layer.output.largest, "non_finite",
+       layer.output.non_finite, "dead_channels", layer.dead_channels);
+  visit_part(
+      layer.gradient, {.mean = kNotKnown, .deviation = kNotKnown, .largest = kNotKnown, .non_finite = -1},
+      [](const TensorHealth& g) { return g.non_finite >= 0; },
+      [&](TensorHealth& g) {
+        each(field, "gradient_mean", g.mean, "gradient_deviation", g.deviation, "gradient_largest", g.largest,
+             "gradient_non_finite", g.non_finite);
+      });
+  const auto has_mean = [](const auto& of) { return !std::isnan(of.mean); };
+  const ParameterSpread none{.min = kNotKnown, .max = kNotKnown, .mean = kNotKnown, .deviation = kNotKnown};
+  visit_part(layer.gamma, none, has_mean, [&](ParameterSpread& s) {
+    each(field, "gamma_min", s.min, "gamma_max", s.max, "gamma_mean", s.mean, "gamma_deviation", s.deviation);
+  });
+  visit_part(layer.beta, none, has_mean, [&](ParameterSpread& s) {
+    each(field, "beta_min", s.min, "beta_max", s.max, "beta_mean", s.mean, "beta_deviation", s.deviation);
+  });
+  visit_part(layer.gap, {.mean = kNotKnown, .deviation = kNotKnown}, has_mean,
+             [&](BatchGap& g) { each(field, "gap_mean", g.mean, "gap_deviation", g.deviation); });
 }
 
 template <class T>
@@ -172,15 +151,16 @@ Json object_of(T value) {
   return json;
 }
 
+const nlohmann::json& part(const nlohmann::json& json, const std::string& name, const std::string& where) {
+  check(json.is_object() && json.contains(name), where, "{}: missing", name);
+  return json[name];
+}
+
 template <class T>
 T object_from(const nlohmann::json& json, const std::string& where) {
   T value;
-  visit(
-      [&]<class F>(const std::string& name, F& field) {
-        check(json.is_object() && json.contains(name), where, "{}: missing", name);
-        field = from_cell<F>(json[name], where, name);
-      },
-      value);
+  visit([&]<class F>(const std::string& name, F& field) { field = from_cell<F>(part(json, name, where), where, name); },
+        value);
   return value;
 }
 
@@ -216,11 +196,6 @@ std::vector<T> columns_from(const nlohmann::json& json, const std::string& where
           rows[i]);
   }
   return rows;
-}
-
-const nlohmann::json& part(const nlohmann::json& json, const char* name, const std::string& where) {
-  check(json.is_object() && json.contains(name), where, "{}: missing", name);
-  return json[name];
 }
 
 Json dynamics_to_json(const DynamicsSample& dynamics) {
@@ -271,11 +246,7 @@ Json telemetry_to_json(const Telemetry& telemetry) {
   }
   json["health"] = Json::array();
   for (const HealthSample& sample : telemetry.health) {
-    std::vector<HealthRow> rows;
-    for (const LayerHealth& layer : sample.layers) {
-      rows.push_back(row_of(layer));
-    }
-    json["health"].push_back({{"step", sample.step}, {"layers", columns_of(rows, kDigitsOfLayers)}});
+    json["health"].push_back({{"step", sample.step}, {"layers", columns_of(sample.layers, kDigitsOfLayers)}});
     if (sample.dynamics) {
       json["health"].back()["dynamics"] = dynamics_to_json(*sample.dynamics);
     }
@@ -310,9 +281,7 @@ Telemetry telemetry_from_json(const nlohmann::json& json, const std::string& whe
     if (layers.contains("layer") && layers["layer"].is_array() && !layers.contains("input_deviation")) {
       layers["input_deviation"] = nlohmann::json::array_t(layers["layer"].size());  // a file of an earlier version
     }
-    for (const HealthRow& row : columns_from<HealthRow>(layers, place)) {
-      sample.layers.push_back(layer_of(row));
-    }
+    sample.layers = columns_from<LayerHealth>(layers, place);
     if (samples[i].contains("dynamics")) {
       sample.dynamics = dynamics_from_json(samples[i]["dynamics"], place + ": dynamics");
     }

@@ -1,5 +1,6 @@
 #include "lab/telemetry/timed_step.h"
 
+#include "base/lists.h"
 #include "core/device.h"
 #include "core/memory_format.h"
 #include "lab/telemetry/visit_tape.h"
@@ -193,11 +194,7 @@ std::vector<LayoutCopy> TimedStep::copies(const std::vector<Origin>& origins) co
     ++line.count;
     line.bytes += static_cast<int64_t>(record.work.bytes);
   }
-  std::vector<LayoutCopy> ledger;
-  for (auto& [key, line] : found) {
-    ledger.push_back(std::move(line));
-  }
-  return ledger;
+  return mapped(found, [](const auto& one) { return one.second; });
 }
 
 }  // namespace norma::lab

@@ -42,7 +42,6 @@ TEST_CASE("median_interval: few values show nothing") {
   CHECK(five.low == 1);
   CHECK(five.median == 3);
   CHECK(five.high == 5);
-  CHECK(five.holds(100));
   CHECK(median_interval({2, 4}).median == 3);
 }
 
@@ -51,14 +50,6 @@ TEST_CASE("median_interval: fewer errors make it wider") {
   CHECK(median_interval(one_to(20), 0.01).high == 17);
   CHECK(median_interval(one_to(8), 0.01).sure);  // 2 / 256
   CHECK(!median_interval(one_to(7), 0.01).sure);
-}
-
-TEST_CASE("median_interval: holds what lies inside") {
-  const MedianInterval found = median_interval(one_to(20));
-  CHECK(found.holds(6));
-  CHECK(found.holds(15));
-  CHECK(!found.holds(5.9));
-  CHECK(!found.holds(15.1));
 }
 
 TEST_CASE("median_interval: it holds the true median about 95 times in 100 or more") {
@@ -71,7 +62,8 @@ TEST_CASE("median_interval: it holds the true median about 95 times in 100 or mo
       const double u = random.uniform();
       value = u < 0.5 ? -u : std::exp(8 * (u - 0.5));  // skewed; half of the values are below 0
     }
-    held += median_interval(values).holds(0) ? 1 : 0;
+    const MedianInterval found = median_interval(values);
+    held += !found.sure || (found.low <= 0 && found.high >= 0) ? 1 : 0;
   }
   CHECK(held >= 0.94 * kTrials);
   CHECK(held <= 0.985 * kTrials);
