@@ -74,6 +74,7 @@ LayerNorm::LayerNorm(const Sizes& normalized_shape, const NormOptions& options)
     : shape_(normalized_shape), options_(options) {
   check_shape("LayerNorm", shape_);
   check_eps("LayerNorm", options.eps);
+  check_offset("LayerNorm", options.affine, options.offset);
   weight_ = register_parameter("weight", weight_of(shape_, options.affine, options.offset));
   bias_ = register_parameter("bias", bias_of(shape_, options.affine && options.bias));
 }
@@ -130,6 +131,7 @@ ChannelNorm::ChannelNorm(std::string layer, int64_t channels, const NormOptions&
   const std::string layer_name = layer_.substr(0, layer_.find('('));
   check(channels > 0, layer_name, "channels: expected a positive number, got {}", channels);
   check_eps(layer_name, options.eps);
+  check_offset(layer_name, options.affine, options.offset);
   weight_ = register_parameter("weight", weight_of({channels}, options.affine, options.offset));
   bias_ = register_parameter("bias", bias_of({channels}, options.affine && options.bias && with_bias));
 }

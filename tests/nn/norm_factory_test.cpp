@@ -104,7 +104,6 @@ TEST_CASE("norm factory: options in brackets") {
   CHECK(built("rms2d[offset=true]", 8) == "RMSNorm2d(8, eps=1e-06, offset=true)");
   CHECK(built("rms2d[groups=2]", 8) == "RMSNorm2d(groups=2, 8, eps=1e-06)");
   CHECK(built("layer2d[offset=true,bias=false]", 8) == "LayerNorm2d(8, eps=1e-06, bias=false, offset=true)");
-  CHECK(built("layer2d[offset=true,affine=false]", 8) == "LayerNorm2d(8, eps=1e-06, affine=false)");
   CHECK(built("seednorm[offset=true]", 8) == "SeedNorm(8, eps=1e-06, offset=true)");
   CHECK(error_of([] { make_norm("rms2d[groups=3]", 8); }) ==
         "rms_norm_2d: num_channels must be divisible by num_groups, got num_channels 8, num_groups 3");
@@ -188,6 +187,11 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("evonorm_b0[momentum=2]") == "norm: evonorm_b0: momentum: expected a number in [0, 1], got 2");
   CHECK(error("evonorm_s0:0") == "norm: evonorm_s0: groups: expected a positive whole number, got '0'");
   CHECK(error("rms2d[statistics=welford]") == "norm: rms2d: unknown option 'statistics'; did you mean 'affine'?");
+  for (const std::string name : {"layer2d", "rms2d"}) {
+    CHECK(error(name + "[affine=false,offset=true]") ==
+          "norm: " + name + ": offset: expected false where affine=false leaves out the weight, got true");
+    CHECK(error(name + "[affine=false,offset=false]") == "no error");
+  }
   CHECK(error("frn[eps=-1]") == "norm: frn: eps: expected a number >= 0, got -1");
   CHECK(error("grn[eps=x]") == "norm: grn: eps: expected a number, got 'x'");
   CHECK(error("derf[shift=nan]") == "norm: derf: shift: expected a finite number, got nan");
