@@ -328,6 +328,11 @@ TEST_CASE("norm factory: a norm of the user") {
   CHECK(error_of([] { parse_norm("mine[part=4]"); }) == "norm: mine: unknown option 'part'; did you mean 'parts'?");
   register_norm("mine", [](int64_t) { return std::make_shared<Identity>(); });
   CHECK(built("mine", 8) == "Identity");
+  for (const std::string& name : test::built_in_norm_names()) {
+    CHECK(error_of([&] { register_norm(name, [](int64_t) { return std::make_shared<Identity>(); }); }) ==
+          fmt::format("register_norm: name: expected one that is not built in, got '{}'", name));
+  }
+  CHECK(built("batch", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1)");
   CHECK(error_of([] { register_norm("a:b", [](int64_t) { return std::make_shared<Identity>(); }); }) ==
         "register_norm: name: expected letters without any of ':/[],= ', got 'a:b'");
 }
