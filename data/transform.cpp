@@ -175,6 +175,15 @@ Rectangle Transform::window(const AugmentationKey& key, int64_t height, int64_t 
   return draw_resized_crop(draw, height, width, *options_.augmentation.resized_crop);
 }
 
+int64_t Transform::load(const Dataset& dataset, int64_t index, const AugmentationKey& key, Image& image,
+                        Rectangle& window) const {
+  if (!has_window()) {
+    return dataset.load(index, image);
+  }
+  const auto choose = [&](int64_t height, int64_t width) { return this->window(key, height, width); };
+  return dataset.load_window(index, choose, image, window);
+}
+
 void Transform::resize_to_fit(const Image& image, const AugmentationKey& key, const Rectangle* window,
                               const Flips& flips, Image& result) const {
   ResizeFilter filter = options_.filter;

@@ -64,10 +64,14 @@ class Transform {
   [[nodiscard]] bool has_window() const { return options_.augmentation.resized_crop.has_value(); }
   /// The window of an image of these sizes that the resized crop cuts out.
   [[nodiscard]] Rectangle window(const AugmentationKey& key, int64_t height, int64_t width) const;
+  /// Loads image `index` of the dataset, or no more of it than holds window(), and returns its label. `image` and
+  /// `window` are for apply().
+  int64_t load(const Dataset& dataset, int64_t index, const AugmentationKey& key, Image& image,
+               Rectangle& window) const;
 
   /// Writes element (c, h, w) to output[c * strides[0] + h * strides[1] + w * strides[2]]. `window` is the place of
-  /// window() in an image that is only a part of the dataset's. Throws Error for an image that differs from the
-  /// dataset's info.
+  /// window() in an image that is only a part of the dataset's; a transform that has none does not look at it. Throws
+  /// Error for an image that differs from the dataset's info.
   void apply(const Image& image, const AugmentationKey& key, float* output, const std::array<int64_t, 3>& strides,
              const Rectangle* window = nullptr) const;
   /// The same without the last step, the normalization. Throws Error also for a transform with random erasing.
