@@ -47,6 +47,10 @@ Policy make_policy(const Policy::Kind& kind, const TransformOptions& options) {
 
 }  // namespace
 
+int64_t resized_side(int64_t image_size, double crop_pct) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(image_size) / crop_pct));
+}
+
 Transform::Transform(const DatasetInfo& info, const TransformOptions& options)
     : options_(options),
       source_channels_(info.channels),
@@ -196,8 +200,7 @@ void Transform::resize_to_fit(const Image& image, const AugmentationKey& key, co
     resize_window(image, place, size, size, filter, flips, result);
     return;
   }
-  const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
-  result = resize_and_crop(image, resized, size, filter);
+  result = resize_and_crop(image, resized_side(size, options_.crop_pct), size, filter);
   result = flips.across ? hflip(std::move(result)) : std::move(result);
   result = flips.down ? vflip(std::move(result)) : std::move(result);
 }

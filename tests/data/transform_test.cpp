@@ -201,6 +201,13 @@ TEST_CASE("transform: images of differing sizes are resized, and their middle is
   }
 }
 
+TEST_CASE("transform: the side of a resized image is rounded down") {
+  CHECK(resized_side(224, 0.875) == 256);
+  CHECK(resized_side(32, 0.875) == 36);
+  CHECK(resized_side(5, 0.875) == 5);
+  CHECK(resized_side(7, 1) == 7);
+}
+
 TEST_CASE("transform: images of one size are resized when they are larger than the result, and only then") {
   const Image image = counting(6, 5);
   const TransformOptions smaller = {.image_size = 5, .channels = 1, .mean = {0.0F}, .std = {1.0F / 255}};
