@@ -107,13 +107,16 @@ def test_mistakes_are_said_where_they_are_made() -> None:
 
 
 def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    comparison = norma.compare(tmp_path / "c", models=["resnet18"], norms=["batch", "my_derf"], dataset="shapes",
-                               img_size=16, batch_size=8, images=32, test_images=16, workers=0, timing_rounds=0)
+    options = {"models": ["resnet18"], "norms": ["batch", "my_derf"], "dataset": "shapes", "img_size": 16,
+               "batch_size": 8, "images": 32, "test_images": 16, "workers": 0, "timing_rounds": 0}
+    comparison = norma.compare(tmp_path / "c", **options)
     cells = comparison.results["cells"]
     assert [cell["state"] for cell in cells] == ["finished", "finished"]
     assert "my_derf" in comparison.report() and "<iframe" in comparison._repr_html_()
     assert "the report grows in" in capsys.readouterr().out
     assert json.loads((tmp_path / "c" / "results.json").read_text())
+    again = norma.compare(tmp_path / "c", quiet=True, **options)  # all is done
+    assert again.results["cells"] == cells and capsys.readouterr() == ("", "")
     assert f"norma.compare(output='{tmp_path / 'c'}', models=['resnet18']" in comparison.results["command"]
     with pytest.raises(norma.Error, match="compare: unknown option '--modles'; did you mean '--models'?"):
         norma.compare(tmp_path / "d", modles=["resnet18"])
