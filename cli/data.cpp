@@ -132,12 +132,10 @@ void say_times(train::Recipe recipe, const std::shared_ptr<const data::Dataset>&
     const int64_t index = images * 7919 % info.size;  // a prime number, so that classes take turns
     const data::AugmentationKey key{.seed = recipe.seed, .epoch = 0, .index = index};
     data::Rectangle window;
-    const auto choose = [&](int64_t height, int64_t width) { return transform.window(key, height, width); };
     const auto start = Clock::now();
-    transform.has_window() ? dataset->load_window(index, choose, image, window) : dataset->load(index, image);
+    transform.load(*dataset, index, key, image, window);
     const auto loaded = Clock::now();
-    transform.apply(image, key, shown.data<float>(), {size * size, size, 1},
-                    transform.has_window() ? &window : nullptr);
+    transform.apply(image, key, shown.data<float>(), {size * size, size, 1}, &window);
     loading += loaded - start;
     transforming += Clock::now() - loaded;
   }

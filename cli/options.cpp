@@ -298,6 +298,9 @@ train::Recipe recipe_for(const Trained& trained, const RecipeOptions& options) {
   if (const std::vector<std::string> typed = options.typed(); trained.of_run && !is_in(typed, "img-size")) {
     recipe.image_size = trained.recipe.image_size;  // whatever the name says
   }
+  if (trained.of_run && recipe.qk_norm.empty()) {  // --qk-norm none is as if the option were not there
+    recipe.qk_norm = trained.recipe.qk_norm;
+  }
   return recipe;
 }
 

@@ -250,16 +250,13 @@ class Loader::Implementation {
         number += epoch * info.size;  // each epoch has new images
       }
       const AugmentationKey key{.seed = options_.seed, .epoch = epoch, .index = number * options_.repeats + repeat};
-      Rectangle chosen;
-      const Rectangle* const window = transform_.has_window() ? &chosen : nullptr;
-      const auto choose = [&](int64_t height, int64_t width) { return transform_.window(key, height, width); };
-      labels[i] =
-          window != nullptr ? dataset_->load_window(number, choose, image, chosen) : dataset_->load(number, image);
+      Rectangle window;
+      labels[i] = transform_.load(*dataset_, number, key, image, window);
       const std::array<int64_t, 3> steps{strides[1], strides[2], strides[3]};
       if (options_.bytes) {
-        transform_.apply(image, key, batch.images.data<uint8_t>() + i * strides[0], steps, window);
+        transform_.apply(image, key, batch.images.data<uint8_t>() + i * strides[0], steps, &window);
       } else {
-        transform_.apply(image, key, batch.images.data<float>() + i * strides[0], steps, window);
+        transform_.apply(image, key, batch.images.data<float>() + i * strides[0], steps, &window);
       }
     }
     if (options_.mix.any()) {

@@ -51,6 +51,10 @@ Policy make_policy(const Policy::Kind& kind, const TransformOptions& options) {
 
 }  // namespace
 
+int64_t resized_side(int64_t image_size, double crop_pct) {
+  return static_cast<int64_t>(std::floor(static_cast<double>(image_size) / crop_pct));
+}
+
 Transform::Transform(const DatasetInfo& info, const TransformOptions& options)
     : options_(options),
       source_channels_(info.channels),
@@ -173,6 +177,15 @@ Rectangle Transform::window(const AugmentationKey& key, int64_t height, int64_t 
   return draw_resized_crop(draw, height, width, *options_.augmentation.resized_crop);
 }
 
+int64_t Transform::load(const Dataset& dataset, int64_t index, const AugmentationKey& key, Image& image,
+                        Rectangle& window) const {
+  if (!has_window()) {
+    return dataset.load(index, image);
+  }
+  const auto choose = [&](int64_t height, int64_t width) { return this->window(key, height, width); };
+  return dataset.load_window(index, choose, image, window);
+}
+
 void Transform::resize_to_fit(const Image& image, const AugmentationKey& key, const Rectangle* window,
                               const Flips& flips, Image& result) const {
   ResizeFilter filter = options_.filter;
@@ -185,8 +198,7 @@ void Transform::resize_to_fit(const Image& image, const AugmentationKey& key, co
     resize_window(image, place, size, size, filter, flips, result);
     return;
   }
-  const auto resized = static_cast<int64_t>(std::floor(static_cast<double>(size) / options_.crop_pct));
-  result = flipped(resize_and_crop(image, resized, size, filter), flips);
+  result = flipped(resize_and_crop(image, resized_side(size, options_.crop_pct), size, filter), flips);
 }
 
 /// The middle, or a random place with `augment`.

@@ -19,6 +19,10 @@ namespace norma::data {
 
 inline constexpr Range<double> kCropPct = {0.05, 1};
 
+/// The length of the shorter side to which an image is resized before its middle is cut out: floor(image_size /
+/// crop_pct). 0.875 gives 256 for 224, as torchvision and timm evaluate.
+int64_t resized_side(int64_t image_size, double crop_pct);
+
 /// The random changes to training images, by the definitions of docs/augmentation.md, in this order.
 struct AugmentOptions {
   /// A random window is resized to the result's size. None: the image is padded or resized as without augmentation.
@@ -39,9 +43,7 @@ struct TransformOptions {
   bool flip = true;              ///< with augment: mirror each image with probability 1/2
   std::vector<float> mean = {};  ///< per channel of the dataset, in [0, 1]; empty: the dataset's own
   std::vector<float> std = {};
-  /// For images that are resized: the result's side over the resized image's shorter side. torchvision and timm
-  /// evaluate with 0.875, 224 of 256.
-  double crop_pct = 0.875;
+  double crop_pct = 0.875;                       ///< for images that are resized: resized_side()
   ResizeFilter filter = ResizeFilter::bilinear;  ///< for resizing, and for a policy's geometry
   bool random_filter = false;                    ///< bilinear or bicubic for each image, by chance, instead of `filter`
   AugmentOptions augmentation = {};
@@ -49,8 +51,8 @@ struct TransformOptions {
 
 /// Turns a dataset's image into a network's input: fit, crop, flip, (x / 255 - mean) / std. If all images have one size
 /// that is no larger than image_size, they are padded with black on all sides. Others are resized, so that the shorter
-/// side is floor(image_size / crop_pct) pixels long, and their middle is cut out. `augment` moves and mirrors the
-/// fitted image. `augmentation` comes after that, except its resized crop, which fits the image.
+/// side is resized_side() pixels long, and their middle is cut out. `augment` moves and mirrors the fitted image.
+/// `augmentation` comes after that, except its resized crop, which fits the image.
 class Transform {
  public:
   /// Throws Error when `channels` is neither the dataset's number nor, for grey images, any other, when mean or std
@@ -64,10 +66,14 @@ class Transform {
   [[nodiscard]] bool has_window() const { return options_.augmentation.resized_crop.has_value(); }
   /// The window of an image of these sizes that the resized crop cuts out.
   [[nodiscard]] Rectangle window(const AugmentationKey& key, int64_t height, int64_t width) const;
+  /// Loads image `index` of the dataset, or no more of it than holds window(), and returns its label. `image` and
+  /// `window` are for apply().
+  int64_t load(const Dataset& dataset, int64_t index, const AugmentationKey& key, Image& image,
+               Rectangle& window) const;
 
   /// Writes element (c, h, w) to output[c * strides[0] + h * strides[1] + w * strides[2]]. `window` is the place of
-  /// window() in an image that is only a part of the dataset's. Throws Error for an image that differs from the
-  /// dataset's info.
+  /// window() in an image that is only a part of the dataset's; a transform that has none does not look at it. Throws
+  /// Error for an image that differs from the dataset's info.
   void apply(const Image& image, const AugmentationKey& key, float* output, const std::array<int64_t, 3>& strides,
              const Rectangle* window = nullptr) const;
   /// The same without the last step, the normalization. Throws Error also for a transform with random erasing.

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "core/version.h"
 #include "models/state_dict_names.h"
+#include "models/vit.h"
 #include "nn/norm/factory.h"
 #include "ops/shape/view.h"
 
@@ -57,7 +58,7 @@ constexpr const char* kSeedNorm = R"(class SeedNorm(nn.Module):
 
 /// ", name=value" unless the value is `otherwise`, PyTorch's.
 std::string argument(const NormChoice& norm, const std::string& name, const std::string& otherwise) {
-  const auto found = norm.options.find(name);
+  const auto found = norm.options.find(name == "elementwise_affine" ? "affine" : name);
   if (found == norm.options.end() || found->second.empty() || found->second == otherwise) {
     return "";
   }
@@ -99,6 +100,16 @@ constexpr std::array kPythonNorms = {
     PythonNorm{"grn", "GlobalResponseNorm(channels{eps=}, channels_last=False)",
                "from timm.layers.grn import GlobalResponseNorm"},
     PythonNorm{"local_response", "nn.LocalResponseNorm({size}{alpha=}{beta=}{k=})"},
+    PythonNorm{"dyt", "DynamicTanh(channels)", "", kDynamicTanh},
+    PythonNorm{"derf", "DynamicErf(channels)", "", kDynamicErf},
+    PythonNorm{"seednorm", "SeedNorm(channels{eps=})", "", kSeedNorm},
+    PythonNorm{"none", "nn.Identity()"}};
+
+/// Those of tokens, (N, L, C), over C. The classes are those of images without `[:, None, None]`.
+constexpr std::array kTokenNorms = {
+    PythonNorm{"layer2d", "nn.LayerNorm(channels{eps=}{elementwise_affine=true})"},
+    PythonNorm{"rms2d", "nn.RMSNorm(channels{eps=}{elementwise_affine=true})"},
+    PythonNorm{"simple2d", "SimpleNorm(channels{eps=}{affine=true})", "from timm.layers import SimpleNorm"},
     PythonNorm{"dyt", "DynamicTanh(channels)", "", kDynamicTanh},
     PythonNorm{"derf", "DynamicErf(channels)", "", kDynamicErf},
     PythonNorm{"seednorm", "SeedNorm(channels{eps=})", "", kSeedNorm},
@@ -150,27 +161,20 @@ bool has_plain_weight(const NormChoice& norm) {
 }
 
 /// A function `name` of Python that makes a norm whose choice has all options (models::complete_norm()), with what it
-/// needs. Throws Error for one that neither PyTorch, torchvision nor timm has.
-void add_norm(Parts& parts, const std::string& name, const NormChoice& norm) {
-  const auto* const layer = std::ranges::find(kPythonNorms, norm.name, &PythonNorm::name);
-  check(layer != kPythonNorms.end(), kOp, "norm: expected one that PyTorch, torchvision or timm has, got {}",
-        norm.name);
-  check(has_plain_weight(norm), kOp, "norm: {}: expected offset=false and one group, as in timm's layer, got {}",
-        norm.name, to_string(norm));
-  check(norm.name != "ghost_batch" || norm.flag("track_running_stats", true), kOp,
-        "norm: ghost_batch: expected running statistics, since PyTorch has no ghost batches, got none");
-  const std::string call = call_of(*layer, norm);
-  const std::string definition = layer->definition;
-  if (*layer->import != '\0') {
-    parts.imports.insert(layer->import);
+/// needs: its class is `definition`, unless that is empty.
+void add_layer(Parts& parts, const std::string& name, const NormChoice& norm, const PythonNorm& layer,
+               const std::string& definition) {
+  const std::string call = call_of(layer, norm);
+  if (*layer.import != '\0') {
+    parts.imports.insert(layer.import);
   }
   if (call.starts_with("nn.") || !definition.empty()) {
     parts.imports.insert("from torch import nn");
   }
-  if (!definition.empty()) {
+  if (!definition.empty() && std::ranges::find(parts.definitions, definition) == parts.definitions.end()) {
     parts.definitions.push_back(definition);
   }
-  if (layer->call == kBatchNorm && norm.name != "batch") {
+  if (layer.call == kBatchNorm && norm.name != "batch") {
     parts.notes = fmt::format(
         "\n\nIt evaluates as in Norma. In training, {} is another norm than PyTorch's batch norm.\n", norm.name);
   }
@@ -181,6 +185,35 @@ void add_norm(Parts& parts, const std::string& name, const NormChoice& norm) {
           : fmt::format("def {}(channels, **_):\n    return {}\n", name, call));
 }
 
+/// add_layer() for images. Throws Error for a norm that neither PyTorch, torchvision nor timm has.
+void add_norm(Parts& parts, const std::string& name, const NormChoice& norm) {
+  const auto* const layer = std::ranges::find(kPythonNorms, norm.name, &PythonNorm::name);
+  check(layer != kPythonNorms.end(), kOp, "norm: expected one that PyTorch, torchvision or timm has, got {}",
+        norm.name);
+  check(has_plain_weight(norm), kOp, "norm: {}: expected offset=false and one group, as in timm's layer, got {}",
+        norm.name, to_string(norm));
+  check(norm.name != "ghost_batch" || norm.flag("track_running_stats", true), kOp,
+        "norm: ghost_batch: expected running statistics, since PyTorch has no ghost batches, got none");
+  add_layer(parts, name, norm, *layer, layer->definition);
+}
+
+/// add_layer() for tokens. Throws Error, with the norm's place in the network, for a norm that neither PyTorch nor timm
+/// has for them.
+void add_token_norm(Parts& parts, const std::string& name, const NormChoice& norm, std::string_view place) {
+  const auto* const layer = std::ranges::find(kTokenNorms, norm.name, &PythonNorm::name);
+  check(
+      layer != kTokenNorms.end(), kOp,
+      "{}: expected layer2d, rms2d, simple2d, dyt, derf, seednorm or none, as PyTorch and timm have no other layer for "
+      "tokens, got {}",
+      place, to_string(norm));
+  check(has_plain_weight(norm), kOp,
+        "{}: {}: expected offset=false and one group, as in PyTorch's and timm's layers, got {}", place, norm.name,
+        to_string(norm));
+  std::string definition = std::regex_replace(layer->definition, std::regex(R"(\[:, None, None\])"), "");
+  definition = std::regex_replace(definition, std::regex(R"(\(1, keepdim)"), "(-1, keepdim");
+  add_layer(parts, name, norm, *layer, definition);
+}
+
 /// Throws Error for what no argument of either library can say.
 void check_expressible(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
                        TorchLibrary library) {
@@ -189,8 +222,12 @@ void check_expressible(const std::string& name, const models::ModelOptions& opti
         "model: expected a network of {}, got {}", to_string(library), name);
   check(options.conv_layer == "conv", kOp,
         "conv_layer: expected conv, as neither timm nor torchvision has a choice, got {}", options.conv_layer);
-  check(options.norm_policy.rules.empty(), kOp,
-        "norm_policy: expected none, as timm and torchvision have one norm for all layers");
+  for (const nn::NormRule& rule : options.norm_policy.rules) {
+    check(is_vit(name), kOp, "norm_policy: expected none, as timm and torchvision have one norm for all layers");
+    check(rule.pattern == models::kPatchNorm, kOp,
+          "norm_policy: expected no norm but that of {}, as timm has one for all other layers, got \"{}\" = \"{}\"",
+          models::kPatchNorm, rule.pattern, rule.norm);
+  }
   const nn::NormPlacement usual = is_vit(name) ? nn::NormPlacement::pre : nn::NormPlacement::inside;
   const nn::NormPlacement placement = options.norm_policy.placement.value_or(usual);
   check(placement == usual, kOp, "norm_policy: placement: expected {}, as timm and torchvision have no other, got {}",
@@ -261,8 +298,15 @@ void write_timm_convnext(Parts& parts, const nn::NamedTensors& state, const std:
 
 void write_timm_vit(Parts& parts, const std::string& name, const models::ModelOptions& options,
                     const nn::NamedTensors& state, bool own_norm, const nn::NormChoice& norm) {
-  check(own_norm, kOp, "norm: expected layer2d, as timm's ViT has other norms of tokens than of images, got {}",
-        nn::to_string(norm));
+  if (!own_norm) {
+    add_token_norm(parts, "norm", norm, "norm: blocks.*.norm1");
+    parts.arguments.emplace_back("norm_layer=norm");
+  }
+  if (const std::vector<nn::NormRule>& rules = options.norm_policy.rules; !rules.empty()) {
+    add_token_norm(parts, "patch_norm", models::complete_norm(name, rules.back().norm),
+                   fmt::format("norm_policy: {}", models::kPatchNorm));
+    parts.arguments.emplace_back("embed_norm_layer=patch_norm");
+  }
   const int64_t patch = tensor_of(state, "patch_embed.proj.weight").size(2);
   const auto patches = static_cast<double>(tensor_of(state, "pos_embed").size(1) - 1);
   parts.arguments.push_back(fmt::format("img_size={}", patch * std::lround(std::sqrt(patches))));
@@ -287,13 +331,10 @@ void write_timm_vit(Parts& parts, const std::string& name, const models::ModelOp
     parts.arguments.emplace_back("qk_norm=True");
     return;
   }
-  check(qk.name == "rms2d" && qk.flag("affine", true) && has_plain_weight(qk), kOp,
-        "qk_norm: expected layer2d, as timm's ViT has elsewhere, or rms2d, got {}", qk_norm);
-  parts.imports.insert("from torch import nn");
-  parts.statements.push_back(
-      fmt::format("for block in model.blocks:\n        for key in (\"q_norm\", \"k_norm\"):\n            "
-                  "setattr(block.attn, key, nn.RMSNorm(block.attn.head_dim, eps={}))",
-                  qk.options.at("eps")));
+  add_token_norm(parts, "qk_norm", qk, "qk_norm: blocks.*.attn.q_norm");
+  parts.statements.emplace_back(
+      "for block in model.blocks:\n        for key in (\"q_norm\", \"k_norm\"):\n            "
+      "setattr(block.attn, key, qk_norm(block.attn.head_dim))");
   if (options.qk_norm.empty()) {
     parts.notes += "\n\nThe weights alone do not say which norm without a bias their q_norm is: here it is RMS norm.\n";
   }

@@ -26,8 +26,8 @@ struct TorchNetwork {
 /// the program computes the output of `input` in example.safetensors, and fails if its root mean square error, as a
 /// share of the root mean square of `output` there, is above `limit`. `about`, texts of JSON by name, become constants
 /// of the program: CLASS_NAMES = […]. Throws Error for what the library cannot build, with the reason: networks and
-/// norms that it does not have, norm policies, convolutions other than conv, and norms other than layer2d in
-/// torchvision's ConvNeXt.
+/// norms that it does not have, norm policies but for the norm of a ViT's patches, convolutions other than conv, and
+/// norms other than layer2d in torchvision's ConvNeXt.
 TorchNetwork export_torch(const std::string& name, const models::ModelOptions& options, const nn::NamedTensors& state,
                           TorchLibrary library, double limit, const std::map<std::string, std::string>& about = {});
 

@@ -63,6 +63,12 @@ def begun_last(report, gap):
     return html.unescape(names[-1]) if names else f"gap {gap}"
 
 
+def limit(what, most):
+    """Limits this process and those that it starts, to less than `most` where they were limited to that before."""
+    _, before = resource.getrlimit(what)
+    resource.setrlimit(what, (most if before == resource.RLIM_INFINITY else min(most, before),) * 2)
+
+
 @contextlib.contextmanager
 def started(command, stop, **how):
     """A process that reads nothing. What it began and left running gets the signal `stop`."""
@@ -97,7 +103,7 @@ def run_gap(program, gap):
         command = [pathlib.Path(program).resolve(), f"--test-case=gap {gap}: *", "--reporters=xml", f"--out={report}"]
         # Python runs `preexec_fn` in the new process, which is safe as there is one thread.
         with started(command, signal.SIGKILL, stdout=output, stderr=output, env=QUIET_THREADS, cwd=folder,
-                     preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_WRITTEN,) * 2)) as process:
+                     preexec_fn=lambda: limit(resource.RLIMIT_FSIZE, MOST_WRITTEN)) as process:
             ended = ends_in_time(process, lambda: begun_last(report, gap))
         output.seek(max(0, output.seek(0, os.SEEK_END) - 4 * MOST_PRINTED))  # a character has up to 4 bytes
         printed = output.read(4 * MOST_PRINTED).decode(errors="replace")[-MOST_PRINTED:]

@@ -5,6 +5,7 @@ import functools
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -26,10 +27,12 @@ def said_by_compiler(text):
     return "\n".join(said).strip() or text.strip()
 
 
-def build(folder, *target, seconds=None):
-    """Builds a target; what the compiler said if it failed, else None. Throws after some seconds."""
+def build(folder, *target, seconds=None, memory=None):
+    """Builds a target; what the compiler said if it failed, else None. Throws after some seconds. `memory`: bytes that
+    each process may have."""
     command = [BUILD, "--caller-says-why", folder, "--target", *target, "-j", str(os.cpu_count() or 2)]
-    with grade.started(command, signal.SIGTERM) as process:  # at which ninja stops its compilers
+    limits = {"preexec_fn": lambda: grade.limit(resource.RLIMIT_AS, memory)} if memory else {}
+    with grade.started(command, signal.SIGTERM, **limits) as process:  # at which ninja stops its compilers
         process.wait(seconds)
     if process.returncode != 0:
         return said_by_compiler((folder / "build.log").read_text(errors="replace"))

@@ -247,10 +247,20 @@ def expect_causes():
     return 0
 
 
+# 2^30 classes, in no loop that a compiler counts.
+BOMB = """template <int N, long K> struct Bomb {
+  static constexpr long value = Bomb<N - 1, 2 * K>::value + Bomb<N - 1, 2 * K + 1>::value;
+};
+template <long K> struct Bomb<0, K> { static constexpr long value = K; };
+long bomb = Bomb<30, 0>::value;
+"""
+
+
 def expect_marks():
     """A class: answers that pass, that are those of the exercise, that do not compile, that crash, and none."""
     files = {"ann": "int x;", "bob": pages.HERE.joinpath("03_tape/exercise.cpp").read_text(), "cy": "no",
-             "dee": '#define A "solution.cpp"\n#include A', "eve": "crash", "fay": None, "gus": "link", "hal": "slow"}
+             "dee": '#define A "solution.cpp"\n#include A', "eve": "crash", "fay": None, "gus": "link", "hal": "slow",
+             "ivy": BOMB}
     with tempfile.TemporaryDirectory() as folder:
         students, programs = pathlib.Path(folder) / "class", pathlib.Path(folder) / "lessons"
         program, source = programs / "lesson_03_graded", programs / "graded/03/exercise.cpp"
@@ -269,11 +279,16 @@ def expect_marks():
                   f"grep -q crash '{source}' && kill -SEGV $$\n"
                   f"cat >\"$file\" <<'END'\n{case('')}\nEND").rename(program)
 
-        def build(*targets, seconds=None):
+        before, marks.MOST_MEMORY = (lessons.BUILD, marks.MOST_MEMORY), 2**28
+        lessons.BUILD = script_in(folder, f"exec c++ -fsyntax-only '{source}' >'{folder}/build.log' 2>&1")
+
+        def build(*targets, **limits):
             if targets != (program.name,):
                 return write(students, None)  # at the same time
             if (text := source.read_text()) == "slow":
-                raise subprocess.TimeoutExpired("c++", seconds)
+                raise subprocess.TimeoutExpired("c++", limits["seconds"])
+            if text == BOMB:
+                return lessons.build(pathlib.Path(folder), *targets, **limits)
             subprocess.run(["ninja"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
             return {"no": f"In file included from base/error.h\n{source}:1:1: error: 'no' has no type",
                     "link": "ld: a: undefined reference to `f()'\ncollect2: error: ld returned 1"}.get(text)
@@ -289,12 +304,14 @@ def expect_marks():
             marks.write(students, programs, build, out)
             for broken, compiles in ((students / "fay", None), (students / "none", None), (students, "no space")):
                 write(broken, compiles)
+    lessons.BUILD, marks.MOST_MEMORY = before
     expected = "student,3,total,of\nann,3 of 3,3,3\n" + "".join(f"{name},0 of 3,0,3\n" for name in
                                                                 list(files)[1:])
     reasons = ["bob, lesson 3: no gap is filled", "cy, lesson 3: it does not compile: exercise.cpp:1:1: error: 'no'",
                "dee, lesson 3: it includes another .cpp", "eve, lesson 3: gap 3: the program ended in the middle",
                "fay, lesson 3: nothing is handed in", "eve, lesson 3: handed in twice",
-               "gus, lesson 3: it does not compile: ld: a: undefined", "hal, lesson 3: it does not compile in 120 s"]
+               "gus, lesson 3: it does not compile: ld: a: undefined", "hal, lesson 3: it does not compile in 120 s",
+               "ivy, lesson 3: it does not compile in 256 MiB of memory: templates that"]
     if (out.getvalue() != expected or not all(reason in said.getvalue() for reason in reasons)
             or [re.search("somebody else|found none|no folder|no space|$", text).group() for text in faults]
             != ["somebody else", "found none", "no folder", "no space"]):

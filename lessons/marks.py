@@ -11,6 +11,8 @@ import pages
 
 LONGEST_REASON = 200  # characters
 LONGEST_BUILD = 120  # seconds for a student's file
+MOST_MEMORY = 2**31  # bytes for its compiler, which needs less than 1 GiB for our answers
+NO_MEMORY = re.compile("virtual memory exhausted|out of memory allocating|LLVM ERROR: out of memory")  # of GCC, Clang
 
 
 def hand_ins(folder):
@@ -45,9 +47,11 @@ def marks_of(lesson, file, program, build):
     source.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, source)
     try:
-        said = build(lesson.target("graded"), seconds=LONGEST_BUILD)
+        said = build(lesson.target("graded"), seconds=LONGEST_BUILD, memory=MOST_MEMORY)
     except subprocess.TimeoutExpired:
         return 0, [f"it does not compile in {LONGEST_BUILD} s"]
+    if said is not None and NO_MEMORY.search(said):
+        return 0, [f"it does not compile in {MOST_MEMORY >> 20} MiB of memory: templates that make others without end?"]
     if said is not None:  # the linker's last line, also an error, names no cause
         error = next((line for cause in ("undefined reference|multiple definition", " error: ")
                       for line in said.splitlines() if re.search(cause, line)), said)

@@ -169,7 +169,7 @@ void check_options(const Entry& entry, const ModelOptions& options) {
                                   {"drop_path", options.drop_path > 0},
                                   {"grad_checkpointing", options.grad_checkpointing},
                                   {"global_pool", !options.global_pool.empty()},
-                                  {"qk_norm", !options.qk_norm.empty()},
+                                  {"qk_norm", !options.qk_norm.empty() && options.qk_norm != "none"},
                                   {"qkv_bias", !options.qkv_bias},
                                   {"pos_drop", options.pos_drop > 0}}) {
     check(!set || takes(entry, name), "model", "{} has no option {}", entry.name, name);

@@ -178,14 +178,15 @@ Recipe recipe_from_json(const std::string& text, const std::string& where) {
 
 std::shared_ptr<const data::Dataset> make_dataset(const Recipe& recipe, data::Split split) {
   const bool is_cropped = split == data::Split::train && !recipe.scale.empty();
-  const double shown = static_cast<double>(recipe.image_size) / (is_cropped ? 1 : recipe.crop_pct);
-  auto dataset =
-      data::make_dataset(recipe.dataset, {.split = split,
-                                          .folder = recipe.data_dir,
-                                          .image_size = recipe.image_size,
-                                          .skip_bad_images = recipe.skip_bad_images,
-                                          .exif_orientation = recipe.exif_orientation,
-                                          .enough = recipe.decode == "scaled" ? static_cast<int64_t>(shown) : 0});
+  const int64_t enough = recipe.decode != "scaled" ? 0
+                         : is_cropped              ? recipe.image_size
+                                                   : data::resized_side(recipe.image_size, recipe.crop_pct);
+  auto dataset = data::make_dataset(recipe.dataset, {.split = split,
+                                                     .folder = recipe.data_dir,
+                                                     .image_size = recipe.image_size,
+                                                     .skip_bad_images = recipe.skip_bad_images,
+                                                     .exif_orientation = recipe.exif_orientation,
+                                                     .enough = enough});
   if (!recipe.classes.empty()) {
     dataset = data::class_subset(dataset, recipe.classes);
   }

@@ -3,6 +3,7 @@
 #include "nn/norm/batch_norm.h"
 #include "nn/norm/map_norms.h"
 #include "nn/norm/norm.h"
+#include "nn/norm/options.h"
 
 #include <algorithm>
 #include <cmath>
@@ -62,6 +63,9 @@ Options read(const NormChoice& choice) {
   }
   if constexpr (requires { options.offset; }) {
     options.offset = choice.flag("offset", options.offset);
+  }
+  if constexpr (requires { check_offset("", options.affine, options.offset); }) {
+    check_offset("norm: " + choice.name, options.affine, options.offset);
   }
   if constexpr (requires { options.groups; }) {
     options.groups = choice.count("groups", options.groups);

@@ -9,6 +9,7 @@
 #include "nn/norm/options.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace norma::nn {
 namespace {
@@ -189,14 +190,16 @@ void register_norm(const std::string& name, NormDefinition definition) {
   check(!name.empty() && name.find_first_of(":/[],= ") == std::string::npos, "register_norm",
         "name: expected letters without any of ':/[],= ', got '{}'", name);
   check(definition.make != nullptr, "register_norm", "make: expected a function, got none");
-  for (auto& [known, old] : registry()) {
-    if (known == name) {
-      check(!new_norms_only, "register_norm", "name: expected one that is not taken, got '{}'", name);
-      old = std::move(definition);
-      return;
-    }
+  NormRegistry& norms = registry();
+  const auto known = std::ranges::find(norms, name, &NormRegistry::value_type::first);
+  if (known == norms.end()) {
+    norms.emplace_back(name, std::move(definition));
+    return;
   }
-  registry().emplace_back(name, std::move(definition));
+  const bool built_in = known - norms.begin() < std::ssize(built_in_norms());  // which come first
+  check(!built_in, "register_norm", "name: expected one that is not built in, got '{}'", name);
+  check(!new_norms_only, "register_norm", "name: expected one that is not taken, got '{}'", name);
+  known->second = std::move(definition);
 }
 
 void register_norm(const std::string& name, std::function<std::shared_ptr<Module>(int64_t channels)> make) {

@@ -84,8 +84,8 @@ void make_lazy_parameters(Module& network, const Sizes& images);
 std::vector<std::string> norm_names();
 /// The definition of a registered norm. Throws Error for an unknown name, with the nearest known one.
 const NormDefinition& norm_definition(const std::string& name);
-/// Adds a norm, or replaces one, for every network and command. Throws Error for a name that is empty or has one of the
-/// characters :/[],= or a space.
+/// Adds a norm, or replaces one that was added, for every network and command. Throws Error for a built-in norm's name,
+/// and for one that is empty or has one of the characters :/[],= or a space.
 void register_norm(const std::string& name, NormDefinition definition);
 /// While one is alive, register_norm() throws Error for a name that is already registered.
 class NewNormsOnly : Temporarily<bool> {

@@ -72,6 +72,7 @@ Tensor NoNorm::forward_act(const Tensor& x, const ActOptions& then) {
 AffineNorm::AffineNorm(std::string text, const Sizes& sizes, const NormOptions& options, bool with_bias)
     : text_(std::move(text)), options_(options) {
   check_eps(layer_name(text_), options.eps);
+  check_offset(layer_name(text_), options.affine, options.offset);
   if (options.affine) {
     weight_ = register_parameter("weight", options.offset ? zeros(sizes) : ones(sizes));
     bias_ = register_parameter("bias", options.bias && with_bias ? zeros(sizes) : Tensor());

@@ -110,7 +110,7 @@ struct NormOptions {
   bool bias = true;  ///< false: affine is a weight alone
   Statistics statistics = Statistics::stable;
   /// The weight is zero-centred: it starts at 0, 1 + weight takes its place, and it decays (Norm::decaying()), which
-  /// leads to the identity. Gemma's RMS norm, and zero_centered_gamma of Apex and Transformer Engine.
+  /// leads to the identity. Gemma's RMS norm, and zero_centered_gamma of Apex and Transformer Engine. Needs affine.
   bool offset = false;
 };
 

@@ -10,7 +10,7 @@ namespace norma::nn {
 
 std::string norm_option_text(bool affine, Statistics statistics, bool bias, bool offset) {
   std::string text = !affine ? ", affine=false" : !bias ? ", bias=false" : "";
-  text += affine && offset ? ", offset=true" : "";
+  text += offset ? ", offset=true" : "";
   if (statistics != Statistics::stable) {
     text += fmt::format(", statistics={}", to_string(statistics));
   }
@@ -34,6 +34,10 @@ void check_momentum(std::string_view layer, double momentum) {
 void check_momentum(std::string_view layer, std::optional<double> momentum) {
   check(!momentum || (*momentum >= 0 && *momentum <= 1), layer, "momentum: expected a value in [0, 1] or none, got {}",
         momentum.value_or(0));
+}
+
+void check_offset(std::string_view layer, bool affine, bool offset) {
+  check(affine || !offset, layer, "offset: expected false where affine=false leaves out the weight, got true");
 }
 
 void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high) {

@@ -12,7 +12,7 @@ namespace norma::nn {
 
 // Options and checks that the norm layers share.
 
-/// ", affine=false", or else ", bias=false" and ", offset=true", and ", statistics=sum_of_squares" where they are not
+/// ", affine=false", or else ", bias=false", and ", offset=true" and ", statistics=sum_of_squares" where they are not
 /// the default.
 std::string norm_option_text(bool affine, Statistics statistics, bool bias = true, bool offset = false);
 
@@ -27,6 +27,8 @@ int64_t least_channels(const NormChoice& choice);
 void check_eps(std::string_view layer, double eps);
 void check_momentum(std::string_view layer, double momentum);
 void check_momentum(std::string_view layer, std::optional<double> momentum);
+/// Throws Error, in the name of `layer`, for an offset of the weight that affine = false leaves out.
+void check_offset(std::string_view layer, bool affine, bool offset);
 
 /// Throws Error, in the name of `op`, unless x is (N, channels, …) with `low` to `high` axes.
 void check_norm_input(std::string_view op, const Tensor& x, int64_t channels, int64_t low, int64_t high);

@@ -22,11 +22,15 @@ namespace norma::python {
 
 namespace {
 
-/// Prints what Norma says to sys.stdout and sys.stderr as they are in Python, which may be a notebook.
+/// Prints what Norma says to sys.stdout and sys.stderr as they are in Python, which may be a notebook; of what is
+/// `quiet` the warnings alone.
 class PrintToPython {
  public:
-  PrintToPython() {
-    train::redirect([](std::FILE* out, std::string_view text) {
+  explicit PrintToPython(bool quiet) {
+    train::redirect([quiet](std::FILE* out, std::string_view text) {
+      if (quiet && out == stdout) {
+        return;
+      }
       const nb::gil_scoped_acquire gil;
       try {
         const nb::object stream = nb::module_::import_("sys").attr(out == stderr ? "stderr" : "stdout");
@@ -74,8 +78,8 @@ class SetBack {
 
 /// Calls a command, and returns its exit code.
 template <class F>
-int in_command(F command) {
-  const PrintToPython print;
+int in_command(F command, bool quiet = false) {
+  const PrintToPython print(quiet);
   const nb::gil_scoped_release released;
   const InCommand in_command;
   const SetBack set_back;
@@ -90,7 +94,9 @@ int run_command(const std::vector<std::string>& words) {
 }
 
 int compare(const std::vector<cli::NamedWords>& options, const std::string& command) {
-  return in_command([&] { return cli::compare(options, command); });
+  // The results are returned, so that nothing need be printed.
+  const bool quiet = std::ranges::count(options, cli::NamedWords{"quiet", {"true"}}) > 0;
+  return in_command([&] { return cli::compare(options, command); }, quiet);
 }
 
 namespace judge = lab::judge;

@@ -68,7 +68,7 @@ def compare(output: str | Path, **options: Any) -> Comparison:
 
     The options are those of the command (norma compare --help), with _ for -: compare("runs/mine",
     models=["resnet18"], norms=["batch", "mine"], images=2000). A comparison that was interrupted goes on when it is
-    called again.
+    called again. With quiet=True nothing is printed but warnings.
     """
     given = {name: value for name, value in {"output": str(output), **options}.items() if value is not None}
     call = f"norma.compare({', '.join(f'{name}={value!r}' for name, value in given.items())})"

@@ -14,7 +14,8 @@ def register_norm(name: str) -> Callable[[Layer], Layer]:
 
     The class is derived from norma.nn.Module, and made with the number of channels. Its further parameters are options
     of the norm: class Mine with __init__(self, channels, alpha=0.5) is also "mine[alpha=0.7]". Its forward(x) gets
-    (N, channels, H, W) and returns a tensor of the same sizes. Registering a name again replaces the norm.
+    (N, channels, H, W) and returns a tensor of the same sizes. Registering a name again, as a notebook's cell does that
+    runs again, replaces the norm. A built-in norm's name is an error.
     """
     def register(layer: Layer) -> Layer:
         if not (isinstance(layer, type) and issubclass(layer, nn.Module)):

@@ -149,6 +149,9 @@ TEST_CASE("families: a vit on images of 28 pixels, under its own name and timm's
   CHECK(other.err.find("resume: img-size: the run was started with 28, and cannot go on with 32") != std::string::npos);
   works("eval --checkpoint a --quiet --output weights.safetensors");  // which say what their names leave open
   CHECK(data::load_safetensors_metadata(folder.path() / "weights.safetensors").at("qk_norm") == "group:8");
+  const Outcome none = works("eval --checkpoint a --qk-norm none --quiet");  // as without the option
+  CHECK(figures_of(none.out) == figures_of(works("eval --checkpoint a --quiet").out));
+  CHECK(none.err.empty());
   const Outcome warned = works("eval --checkpoint a --qk-norm layer2d --quiet");
   CHECK(warned.err.find("the weights were trained with qk-norm group:8, and layer2d takes them as they are") !=
         std::string::npos);

@@ -172,8 +172,9 @@ TEST_CASE("norma: an option of a family of networks that none of the runs has") 
     CHECK_MESSAGE(text.starts_with("norma: compare: " + name + ": expected a network that has this option, got "),
                   text);
   }
-  for (const std::string options : {"--models resnet18,convnext_atto --patch-size 4 --zero-init-last",
-                                    "--models resnet18,vit_tiny --qk-norm layer2d"}) {
+  for (const std::string options :
+       {"--models resnet18,convnext_atto --patch-size 4 --zero-init-last",
+        "--models resnet18,vit_tiny --qk-norm layer2d", "--models resnet18 --qk-norms none"}) {
     CHECK(complaint("compare --dataset shapes --norms batch --part 1/2 --budget 10m " + options)
               .find("expected a network") == std::string::npos);
   }

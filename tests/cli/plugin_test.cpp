@@ -180,7 +180,7 @@ TEST_CASE("norma --plugin: what cannot be loaded") {
         "norma: plugin: " + name + ": expected it to register a norm with a name of its own, got none\n");
   CHECK(error(plugin("throwing")) == "norma: plugin: " + plugin("throwing") + ": my norm: not today\n");
   CHECK(error(plugin("taken_name")) == "norma: plugin: " + plugin("taken_name") +
-                                           ": register_norm: name: expected one that is not taken, got 'batch'\n");
+                                           ": register_norm: name: expected one that is not built in, got 'batch'\n");
   CHECK(error("").find("--plugin: expected the name of a file") != std::string::npos);
 }
 

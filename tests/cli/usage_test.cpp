@@ -109,6 +109,8 @@ TEST_CASE("norma: unknown names give one line with the nearest known one") {
   CHECK(complaint("train --modle=resnet18") == "norma: train: unknown option '--modle'; did you mean '--model'?\n");
   CHECK(complaint("run --wieghts x") == "norma: run: unknown option '--wieghts'; did you mean '--weights'?\n");
   CHECK(complaint("train resnet18") == "norma: train: unexpected argument 'resnet18'\n");
+  CHECK(complaint("train --norm 'layer2d[affine=false,offset=true]'") ==
+        "norma: norm: layer2d: offset: expected false where affine=false leaves out the weight, got true\n");
   CHECK(complaint("train --model resnet19") == "norma: train: unknown model 'resnet19'; did you mean 'resnet18'?\n");
   CHECK(complaint("compare --models resnet18,convnext_ato") ==
         "norma: compare: unknown model 'convnext_ato'; did you mean 'convnext_atto'?\n");

@@ -2,6 +2,7 @@
 
 #include "files.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 #include <vector>
@@ -200,6 +201,13 @@ TEST_CASE("transform: images of differing sizes are resized, and their middle is
   }
 }
 
+TEST_CASE("transform: the side of a resized image is rounded down") {
+  CHECK(resized_side(224, 0.875) == 256);
+  CHECK(resized_side(32, 0.875) == 36);
+  CHECK(resized_side(5, 0.875) == 5);
+  CHECK(resized_side(7, 1) == 7);
+}
+
 TEST_CASE("transform: images of one size are resized when they are larger than the result, and only then") {
   const Image image = counting(6, 5);
   const TransformOptions smaller = {.image_size = 5, .channels = 1, .mean = {0.0F}, .std = {1.0F / 255}};
@@ -223,6 +231,49 @@ TEST_CASE("transform: a resized image is moved and mirrored in training") {
   for (int64_t index = 0; index < 30; ++index) {
     const AugmentationKey key{.seed = 3, .epoch = 1, .index = index};
     CHECK(apply_to(resizing, image, key) == apply_to(placing, middle, key));
+  }
+}
+
+TEST_CASE("transform: load() asks a dataset for the window of a resized crop alone, and apply() shows the same") {
+  // One picture, of which load_window() gives the window with a row and a column before it.
+  class Windowed final : public Dataset {
+   public:
+    mutable int windows = 0;
+    [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+    int64_t load(int64_t /*index*/, Image& image) const override {
+      image = counting(9, 14, 3);
+      return 7;
+    }
+    int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const override {
+      const int64_t label = load(index, image);
+      const Rectangle chosen = choose(image.height, image.width);
+      window = chosen;
+      window.top = std::min<int64_t>(chosen.top, 1);
+      window.left = std::min<int64_t>(chosen.left, 1);
+      image = crop(image, chosen.top - window.top, chosen.left - window.left, chosen.height + window.top,
+                   chosen.width + window.left);
+      ++windows;
+      return label;
+    }
+
+   private:
+    DatasetInfo info_ = info_of(3, 0, 0);
+  };
+  const Windowed dataset;
+  const Transform plain(dataset.info(), {.image_size = 5});
+  const Transform cropped(
+      dataset.info(), {.image_size = 5, .augmentation = {.resized_crop = RandomResizedCropOptions{.scale = {0.2, 1}}}});
+  for (int64_t index = 0; index < 10; ++index) {
+    const AugmentationKey key{.seed = 3, .epoch = 1, .index = index};
+    for (const Transform* const transform : {&plain, &cropped}) {
+      Image image;
+      Rectangle window;
+      CHECK(transform->load(dataset, index, key, image, window) == 7);
+      std::vector<float> output(75);
+      transform->apply(image, key, output.data(), {25, 5, 1}, &window);
+      CHECK(output == apply_to(*transform, counting(9, 14, 3), key));
+    }
+    CHECK(dataset.windows == index + 1);
   }
 }
 

@@ -81,8 +81,19 @@ std::vector<Case> cases() {
       {.model = "vit_tiny_patch16_224",
        .options = {
            .num_classes = 5, .layer_scale = 0.1, .image_size = 64, .global_pool = "avg", .qk_norm = "layer2d"}});
-  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 32, .qkv_bias = false}});
-  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 32, .qk_norm = "rms2d"}});
+  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 64, .qkv_bias = false}});
+  all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 64, .qk_norm = "rms2d"}});
+  for (const char* const norm : {"rms2d", "simple2d", "dyt", "derf", "seednorm", "none", "layer2d[bias=false]"}) {
+    all.push_back({.model = "vit_tiny",
+                   .options = {.num_classes = 5, .norm = norm, .patch_size = 16, .image_size = 64, .qk_norm = norm}});
+  }
+  for (const std::string norm : {"layer2d", "rms2d[affine=false]", "dyt"}) {
+    Case patches{.model = "vit_tiny",
+                 .options = {.num_classes = 5, .norm = "rms2d", .image_size = 64, .qk_norm = "layer2d[affine=false]"}};
+    patches.options.norm_policy = nn::parse_norm_policy("\"patch_embed.norm\" = \"" + norm + "\"", "p.toml");
+    all.push_back(patches);
+  }
+  all.push_back({.model = "vit_base_clip", .options = {.num_classes = 5, .norm = "rms2d", .image_size = 64}});
   const TorchLibrary torchvision = TorchLibrary::torchvision;
   all.push_back({.model = "resnet18", .options = {.num_classes = 5, .norm = "layer2d"}, .library = torchvision});
   all.push_back({.model = "resnet50", .options = {.num_classes = 5, .small_stem = true}, .library = torchvision});
@@ -155,9 +166,22 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   const models::ModelOptions pooled{.layer_scale = 1, .global_pool = "avg", .qk_norm = "layer2d"};
   CHECK(says({.model = "vit_tiny", .options = pooled},
              "img_size=224, patch_size=16, global_pool=\"avg\", init_values=1e-5, qk_norm=True)\n"));
-  const std::string rms = "setattr(block.attn, key, nn.RMSNorm(block.attn.head_dim, eps=";
+  const std::string rms = "setattr(block.attn, key, qk_norm(block.attn.head_dim))";
   models::ModelOptions other{.image_size = 32, .qk_norm = "rms2d", .initialize = false};
   CHECK(says({.model = "vit_tiny", .options = other}, rms));
+  CHECK(says({.model = "vit_tiny", .options = other},
+             "def qk_norm(channels, **_):\n    return nn.RMSNorm(channels, eps=1e-06)\n"));
+  CHECK(says({.model = "vit_tiny", .options = {.norm = "rms2d", .image_size = 32, .qk_norm = "rms2d"}},
+             "norm_layer=norm, img_size=32, patch_size=16, qk_norm=True)\n"));
+  CHECK(says({.model = "vit_tiny", .options = {.norm = "simple2d[affine=false]", .image_size = 32}},
+             "    return SimpleNorm(channels, eps=1e-06, affine=False)\n"));
+  CHECK(says({.model = "vit_tiny", .options = {.norm = "layer2d[affine=false]", .image_size = 32}},
+             "    return nn.LayerNorm(channels, eps=1e-06, elementwise_affine=False)\n"));
+  CHECK(says({.model = "vit_tiny", .options = {.norm = "dyt", .image_size = 32}},
+             "        return torch.tanh(self.alpha * x) * self.weight + self.bias\n"));
+  Case patches{.model = "vit_tiny", .options = {.image_size = 32}};
+  patches.options.norm_policy = nn::parse_norm_policy("\"patch_embed.norm\" = \"rms2d\"", "p.toml");
+  CHECK(says(patches, "num_classes=1000, embed_norm_layer=patch_norm, img_size=32"));
   const nn::NamedTensors state = models::create_model("vit_tiny", other)->state_dict();
   other.qk_norm.clear();  // as for weights alone
   CHECK(export_torch("vit_tiny", other, state, TorchLibrary::timm, 1).program.find(rms) != std::string::npos);
@@ -219,12 +243,25 @@ TEST_CASE("torch: what no library can build is refused with the reason") {
                 "export_torch: norm: expected layer2d, which torchvision's ConvNeXt has in its blocks, got batch"));
   CHECK(refusal({.model = "convnext_tiny", .options = {.layer_scale = 0}, .library = torchvision}) ==
         "export_torch: layer_scale: expected one, which torchvision's ConvNeXt has, got none; timm leaves it out");
+  const std::string of_tokens =
+      ": expected layer2d, rms2d, simple2d, dyt, derf, seednorm or none, as PyTorch and timm have no other layer for "
+      "tokens, got ";
+  CHECK(refusal({.model = "vit_tiny", .options = {.norm = "batch"}})
+            .starts_with("export_torch: norm: blocks.*.norm1" + of_tokens + "batch["));
+  CHECK(refusal({.model = "vit_tiny", .options = {.qk_norm = "group:4"}})
+            .starts_with("export_torch: qk_norm: blocks.*.attn.q_norm" + of_tokens + "group:4["));
+  CHECK(refusal({.model = "vit_tiny", .options = {.norm = "rms2d[offset=true]"}})
+            .starts_with(
+                "export_torch: norm: blocks.*.norm1: rms2d: expected offset=false and one group, as in PyTorch's "
+                "and timm's layers, got rms2d[affine=true,"));
+  Case patches{.model = "vit_tiny", .options = {}};
+  patches.options.norm_policy = nn::parse_norm_policy("\"patch_embed.norm\" = \"instance\"", "p.toml");
+  CHECK(refusal(patches).starts_with("export_torch: norm_policy: patch_embed.norm" + of_tokens + "instance["));
+  patches.options.norm_policy = nn::parse_norm_policy("\"blocks.*.norm1\" = \"rms2d\"", "p.toml");
   CHECK(
-      refusal({.model = "vit_tiny", .options = {.norm = "batch"}})
-          .starts_with("export_torch: norm: expected layer2d, as timm's ViT has other norms of tokens than of images, "
-                       "got batch"));
-  CHECK(refusal({.model = "vit_tiny", .options = {.qk_norm = "layer2d[affine=false]"}}) ==
-        "export_torch: qk_norm: expected layer2d, as timm's ViT has elsewhere, or rms2d, got layer2d[affine=false]");
+      refusal(patches) ==
+      "export_torch: norm_policy: expected no norm but that of patch_embed.norm, as timm has one for all other layers, "
+      "got \"blocks.*.norm1\" = \"rms2d\"");
   nn::register_norm("of_a_test", [](int64_t channels) { return nn::make_norm("batch", channels); });
   CHECK(refusal(resnet("of_a_test")) ==
         "export_torch: norm: expected one that PyTorch, torchvision or timm has, got of_a_test");

@@ -93,6 +93,7 @@ if [ "$part" != tidy ]; then
   check 'figures, planted faults are found' python3 -B tests/house/figures_test.py
   check 'links of the documentation' python3 -B tests/house/links_test.py
   check 'growth, planted faults are found' python3 -B tests/house/growth_test.py
+  check 'the table of a GPU beside PyTorch' python3 -B tests/house/gpu_table_test.py
 fi
 [ "$part" = quick ] || check clang-tidy tidy
 [ "$faults" -eq 0 ]

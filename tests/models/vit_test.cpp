@@ -610,6 +610,7 @@ TEST_CASE("vit: errors") {
             ->named_modules()
             .size() == small_vit(small_options())->named_modules().size());
   CHECK(error_of([] { create_model("resnet18", {.qk_norm = "layer2d"}); }) == "model: resnet18 has no option qk_norm");
+  CHECK(error_of([] { create_model("resnet18", {.qk_norm = "none", .initialize = false}); }) == "no error");
   CHECK(error_of([] { create_model("convnext_atto", {.global_pool = "avg"}); }) ==
         "model: convnext_atto has no option global_pool");
   const auto model = small_vit(small_options());

@@ -104,7 +104,6 @@ TEST_CASE("norm factory: options in brackets") {
   CHECK(built("rms2d[offset=true]", 8) == "RMSNorm2d(8, eps=1e-06, offset=true)");
   CHECK(built("rms2d[groups=2]", 8) == "RMSNorm2d(groups=2, 8, eps=1e-06)");
   CHECK(built("layer2d[offset=true,bias=false]", 8) == "LayerNorm2d(8, eps=1e-06, bias=false, offset=true)");
-  CHECK(built("layer2d[offset=true,affine=false]", 8) == "LayerNorm2d(8, eps=1e-06, affine=false)");
   CHECK(built("seednorm[offset=true]", 8) == "SeedNorm(8, eps=1e-06, offset=true)");
   CHECK(error_of([] { make_norm("rms2d[groups=3]", 8); }) ==
         "rms_norm_2d: num_channels must be divisible by num_groups, got num_channels 8, num_groups 3");
@@ -188,6 +187,11 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("evonorm_b0[momentum=2]") == "norm: evonorm_b0: momentum: expected a number in [0, 1], got 2");
   CHECK(error("evonorm_s0:0") == "norm: evonorm_s0: groups: expected a positive whole number, got '0'");
   CHECK(error("rms2d[statistics=welford]") == "norm: rms2d: unknown option 'statistics'; did you mean 'affine'?");
+  for (const std::string name : {"layer2d", "rms2d"}) {
+    CHECK(error(name + "[affine=false,offset=true]") ==
+          "norm: " + name + ": offset: expected false where affine=false leaves out the weight, got true");
+    CHECK(error(name + "[affine=false,offset=false]") == "no error");
+  }
   CHECK(error("frn[eps=-1]") == "norm: frn: eps: expected a number >= 0, got -1");
   CHECK(error("grn[eps=x]") == "norm: grn: eps: expected a number, got 'x'");
   CHECK(error("derf[shift=nan]") == "norm: derf: shift: expected a finite number, got nan");
@@ -324,6 +328,11 @@ TEST_CASE("norm factory: a norm of the user") {
   CHECK(error_of([] { parse_norm("mine[part=4]"); }) == "norm: mine: unknown option 'part'; did you mean 'parts'?");
   register_norm("mine", [](int64_t) { return std::make_shared<Identity>(); });
   CHECK(built("mine", 8) == "Identity");
+  for (const std::string& name : test::built_in_norm_names()) {
+    CHECK(error_of([&] { register_norm(name, [](int64_t) { return std::make_shared<Identity>(); }); }) ==
+          fmt::format("register_norm: name: expected one that is not built in, got '{}'", name));
+  }
+  CHECK(built("batch", 8) == "BatchNorm2d(8, eps=1e-05, momentum=0.1)");
   CHECK(error_of([] { register_norm("a:b", [](int64_t) { return std::make_shared<Identity>(); }); }) ==
         "register_norm: name: expected letters without any of ':/[],= ', got 'a:b'");
 }

@@ -114,6 +114,14 @@ TEST_CASE("rms norm over groups of channels: each group is an rms norm") {
         "rms_norm_2d: num_groups: expected at least 1, got 0");
 }
 
+TEST_CASE("zero-centred norms: without a weight there is nothing that an offset could change") {
+  const std::string text = ": offset: expected false where affine=false leaves out the weight, got true";
+  CHECK(error_of([] { LayerNorm(Sizes{6}, {.affine = false, .offset = true}); }) == "LayerNorm" + text);
+  CHECK(error_of([] { LayerNorm2d(6, {.affine = false, .offset = true}); }) == "LayerNorm2d" + text);
+  CHECK(error_of([] { RMSNorm2d(6, {.affine = false, .offset = true, .groups = 2}); }) == "RMSNorm2d" + text);
+  CHECK(error_of([] { GroupNorm(2, 6, {.affine = false, .offset = true}); }) == "GroupNorm" + text);
+}
+
 TEST_CASE("zero-centred norms: conversion, folding and calibration count the 1") {
   Sequential plain{make_norm("layer2d", 6)};
   randomize(plain);

@@ -1,4 +1,5 @@
 #include "core/emulated/launch.h"
+#include "launch_checks_guard.h"
 #include "ops/norm/cuda/loops.h"
 #include "ops/norm/norm.h"
 #include "support.h"
@@ -68,16 +69,13 @@ TEST_CASE("cuda norms: as many threads as a warp has add up the parts of a weigh
 
 TEST_CASE("cuda norms: a GPU that runs fewer blocks of a kernel at a time gets fewer") {
   const DefaultDeviceGuard guard(kCudaEmulated);
-  const emulated::LaunchChecks before = emulated::launch_checks();
+  emulated::LaunchChecks few = emulated::launch_checks();
+  few.resident_blocks = 1;
   for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
     CAPTURE(to_string(format));
     const int64_t many = threads_of_backward(format, 96, false);
-    emulated::LaunchChecks few = before;
-    few.resident_blocks = 1;
-    emulated::set_launch_checks(few);
-    const int64_t less = threads_of_backward(format, 96, false);
-    emulated::set_launch_checks(before);
-    CHECK(less < many);
+    const LaunchChecksGuard checks(few);
+    CHECK(threads_of_backward(format, 96, false) < many);
   }
 }
 

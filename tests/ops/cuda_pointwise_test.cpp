@@ -1,5 +1,5 @@
-#include "core/emulated/launch.h"
 #include "cuda_devices.h"
+#include "launch_checks_guard.h"
 #include "ops/pointwise/pointwise.h"
 #include "support.h"
 
@@ -237,9 +237,8 @@ TEST_CASE("cuda pointwise: NaN, infinities, the ends of integers") {
 }
 
 TEST_CASE("cuda pointwise: the same bits in any order of threads") {
-  const emulated::LaunchChecks before = emulated::launch_checks();
   for (const uint64_t seed : {1, 2, 3}) {
-    emulated::set_launch_checks({.order_seed = seed});
+    const LaunchChecksGuard checks({.order_seed = seed});
     const DefaultDeviceGuard on_cpu(kCpu);
     const Tensor x = values({3, 5, 4, 8}, 1, DType::float32);
     const Tensor bias = values({5, 1, 1}, 2, DType::float32);
@@ -252,5 +251,4 @@ TEST_CASE("cuda pointwise: the same bits in any order of threads") {
     };
     check_op("in place", in_place, {x, bias}, 0);
   }
-  emulated::set_launch_checks(before);
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "core/emulated/launch.h"
 #include "cuda_devices.h"
+#include "launch_checks_guard.h"
 #include "support.h"
 
 #include <algorithm>
@@ -57,19 +57,17 @@ inline Tensors on_cpu(Tensors results) {
 /// f(device), a list of tensors, has the same bits each time and in any order of threads.
 template <class F>
 void check_any_order(const std::string& name, F&& f) {
-  const emulated::LaunchChecks before = emulated::launch_checks();
+  const LaunchChecksGuard without_seed(emulated::LaunchChecks{});
   for (const Device device : cuda_devices()) {
-    emulated::set_launch_checks({});
     const Tensors first = on_cpu(f(device));
     for (const uint64_t seed : {1, 2, 3}) {
-      emulated::set_launch_checks({.order_seed = seed});
+      const LaunchChecksGuard checks({.order_seed = seed});
       const Tensors again = on_cpu(f(device));
       for (size_t i = 0; i < first.size(); ++i) {
         CHECK_MESSAGE(again[i].to_vector<double>() == first[i].to_vector<double>(), name, ", result ", i);
       }
     }
   }
-  emulated::set_launch_checks(before);
 }
 
 }  // namespace norma::test

@@ -1,4 +1,6 @@
+#include "core/factory.h"
 #include "error_text.h"
+#include "ops/norm/node.h"
 #include "ops/norm/norm.h"
 #include "ops/pointwise/pointwise.h"
 #include "ops/shape/copy.h"
@@ -163,6 +165,22 @@ TEST_CASE("norm_act: errors of the residual") {
                        "norm_act: residual: expected dtype float32, got float64", Error);
   CHECK_THROWS_WITH_AS(batch_norm(x, {}, {}, {}, {}, {}, {.residual = ones({6})}),
                        "batch_norm: residual: expected sizes [2, 6, 4], got [6]", Error);
+}
+
+TEST_CASE("norm_act: an activation that the CPU's loops lack is an error, not another activation") {
+  const Tensor x = random_tensor({2, 6, 4, 5}, 1, DType::float32);
+  const auto unknown = static_cast<Activation>(99);
+  const char* const text = "normalize: activation: expected one that the CPU's loops compute, got ?";
+  for (const NormSpec& spec : {NormSpec{.reduce = {1}}, NormSpec{.reduce = {2, 3}}, NormSpec{.reduce = {3}}}) {
+    CHECK_THROWS_WITH_AS(norm_act(x, spec, {}, {}, {.activation = unknown}), text, Error);
+    norm_detail::NormNode node;
+    node.op = "norm_act";
+    node.spec = spec;
+    node.x = x;
+    node.stats = ones({kernels::kStatsRows * x.numel()});  // as many sets as there could be
+    node.activation = unknown;
+    CHECK_THROWS_WITH_AS(norm_detail::norm_backward(node, x, {.x = true}), text, Error);
+  }
 }
 
 TEST_CASE("normalize_backward: errors") {

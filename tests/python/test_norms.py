@@ -11,7 +11,7 @@ import norma
 from norma import nn, optim
 
 
-@norma.register_norm("derf")
+@norma.register_norm("my_derf")
 class Derf(nn.Module):
     """erf(alpha x) * weight + bias."""
 
@@ -26,8 +26,8 @@ class Derf(nn.Module):
 
 
 def test_it_stands_in_every_network() -> None:
-    assert "derf" in norma.norm_names()
-    net = norma.models.create_model("resnet18", num_classes=3, norm="derf[alpha=0.7]")
+    assert "my_derf" in norma.norm_names()
+    net = norma.models.create_model("resnet18", num_classes=3, norm="my_derf[alpha=0.7]")
     names = [name for name, _ in net.named_parameters()]
     assert "bn1.alpha" in names and "layer1.0.bn1.weight" in names
     assert abs(dict(net.named_parameters())["bn1.alpha"].item() - 0.7) < 1e-6
@@ -37,9 +37,9 @@ def test_it_stands_in_every_network() -> None:
 
 
 def test_check_norm_finds_it_right() -> None:
-    report = norma.check_norm("derf", quick=True, like="derf")
+    report = norma.check_norm("my_derf", quick=True, like="derf")
     assert report, report
-    assert norma.check_norm("derf", quick=True, like="group").failures[0][0] == "like group"
+    assert norma.check_norm("my_derf", quick=True, like="group").failures[0][0] == "like group"
 
 
 def test_check_norm_finds_a_wrong_one() -> None:
@@ -91,6 +91,8 @@ def test_mistakes_are_said_where_they_are_made() -> None:
         net(norma.randn([2, 3, 32, 32]))
     with pytest.raises(norma.Error, match="expected a class derived from norma.nn.Module"):
         norma.register_norm("no")(int)  # type: ignore[type-var]
+    with pytest.raises(norma.Error, match="register_norm: name: expected one that is not built in, got 'derf'"):
+        norma.register_norm("derf")(Shorter)
 
     @norma.register_norm("raises")
     class Raises(nn.Module):
@@ -105,13 +107,16 @@ def test_mistakes_are_said_where_they_are_made() -> None:
 
 
 def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    comparison = norma.compare(tmp_path / "c", models=["resnet18"], norms=["batch", "derf"], dataset="shapes",
-                               img_size=16, batch_size=8, images=32, test_images=16, workers=0, timing_rounds=0)
+    options = {"models": ["resnet18"], "norms": ["batch", "my_derf"], "dataset": "shapes", "img_size": 16,
+               "batch_size": 8, "images": 32, "test_images": 16, "workers": 0, "timing_rounds": 0}
+    comparison = norma.compare(tmp_path / "c", **options)
     cells = comparison.results["cells"]
     assert [cell["state"] for cell in cells] == ["finished", "finished"]
-    assert "derf" in comparison.report() and "<iframe" in comparison._repr_html_()
+    assert "my_derf" in comparison.report() and "<iframe" in comparison._repr_html_()
     assert "the report grows in" in capsys.readouterr().out
     assert json.loads((tmp_path / "c" / "results.json").read_text())
+    again = norma.compare(tmp_path / "c", quiet=True, **options)  # all is done
+    assert again.results["cells"] == cells and capsys.readouterr() == ("", "")
     assert f"norma.compare(output='{tmp_path / 'c'}', models=['resnet18']" in comparison.results["command"]
     with pytest.raises(norma.Error, match="compare: unknown option '--modles'; did you mean '--models'?"):
         norma.compare(tmp_path / "d", modles=["resnet18"])

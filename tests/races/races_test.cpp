@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "core/emulated/launch.h"
 #include "core/factory.h"
+#include "launch_checks_guard.h"
 #include "races/kernels.h"
 
 #include <doctest/doctest.h>
@@ -79,7 +80,7 @@ TEST_CASE("races: blocks have no order") {
 
 TEST_CASE("races: found whatever the order of threads, and nothing is left of them for the next launch") {
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    emulated::set_launch_checks({.order_seed = seed});
+    const LaunchChecksGuard checks({.order_seed = seed});
     INFO("seed ", seed);
     CHECK(race(sum_without_first_barrier) != "none");
     CHECK(race(sum_without_last_barrier) != "none");
@@ -88,7 +89,6 @@ TEST_CASE("races: found whatever the order of threads, and nothing is left of th
     CHECK(race(sum_with_barriers, 2) == "none");
     CHECK(race(last_reader_is_the_writer) != "none");
   }
-  emulated::set_launch_checks({});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #ifndef NORMA_OPS_NORM_CPU_WALKS
 #define NORMA_OPS_NORM_CPU_WALKS
 
+#include "base/error.h"
 #include "core/parallel.h"
 #include "core/sizes.h"
 #include "ops/norm/formulas.h"
@@ -396,6 +397,12 @@ HWY_NOINLINE void silu_slope(int64_t count, T* z) {
   });
 }
 
+/// Throws Error unless the loops below compute this activation: one that is added elsewhere alone must not become
+/// another one here.
+inline void check_activation(bool known, Activation activation) {
+  check(known, "normalize", "activation: expected one that the CPU's loops compute, got {}", to_string(activation));
+}
+
 }  // namespace detail
 
 /// to = from, as S.
@@ -444,6 +451,8 @@ inline void activate_run(Activation activation, int64_t count, const S* x, const
     detail::gelu(count, scratch);
   } else if (activation == Activation::silu) {
     detail::silu(count, scratch);
+  } else {
+    detail::check_activation(activation == Activation::identity, activation);
   }
   store_run(count, scratch, y, out);
 }
@@ -469,7 +478,12 @@ inline void slope_run(Activation activation, int64_t count, const S* x, const S*
     });
     return;
   }
-  activation == Activation::gelu ? detail::gelu_slope(count, dz) : detail::silu_slope(count, dz);
+  if (activation == Activation::gelu) {
+    detail::gelu_slope(count, dz);
+  } else {
+    detail::check_activation(activation == Activation::silu, activation);
+    detail::silu_slope(count, dz);
+  }
   for_each_lanes<T>(
       count, [&](int64_t i, auto part) NORMA_INLINE { store(dz + i, load(dy + i, part) * load(dz + i, part), part); });
 }
