@@ -2,7 +2,11 @@
 
 #include "base/lists.h"
 #include "core/autocast.h"
+#include "core/copy.h"
+#include "core/event.h"
 #include "core/factory.h"
+#include "core/half.h"
+#include "core/parallel.h"
 #include "core/tape.h"
 #include "data/safetensors.h"
 #include "lab/telemetry/visit_tape.h"
@@ -19,12 +23,102 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <iterator>
+#include <limits>
+#include <mutex>
+#include <type_traits>
 
 namespace norma::lab {
 
 namespace {
+
+template <size_t Bytes>
+using Bits = std::conditional_t<Bytes == 8, uint64_t, std::conditional_t<Bytes == 4, uint32_t, uint16_t>>;
+
+/// The result of one pass over the bits of a tensor. The bits of absolute values have the order of the values, with
+/// infinity and NaN above all others, so whole numbers are compared.
+struct Extremes {
+  double largest = 0;
+  int64_t non_finite = 0;
+  int64_t dead = 0;  ///< number of dead channels
+};
+
+/// Raises largest[c] to the largest absolute value of the channel's elements, as bits, and counts non-finite ones.
+template <class B>
+struct BitScan {
+  B magnitude;  ///< all bits but the sign's
+  B infinity;
+
+  int64_t run(const B* x, int64_t count, B& largest) const {  // for one channel
+    B most = largest;
+    int64_t bad = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const B bits = x[i] & magnitude;
+      most = std::max(most, bits);
+      bad += bits >= infinity ? 1 : 0;
+    }
+    largest = most;
+    return bad;
+  }
+  int64_t pixel(const B* x, int64_t channels, B* largest) const {  // for all channels
+    int64_t bad = 0;
+    for (int64_t c = 0; c < channels; ++c) {
+      const B bits = x[c] & magnitude;
+      largest[c] = std::max(largest[c], bits);
+      bad += bits >= infinity ? 1 : 0;
+    }
+    return bad;
+  }
+};
+
+/// x is dense: contiguous or channels_last, in host memory.
+template <class T>
+Extremes extremes_of(const Tensor& x) {
+  using B = Bits<sizeof(T)>;
+  const BitScan<B> scan{.magnitude = static_cast<B>(std::numeric_limits<B>::max() >> 1),
+                        .infinity = std::bit_cast<B>(static_cast<T>(std::numeric_limits<compute_t<T>>::infinity()))};
+  const auto* elements = static_cast<const B*>(x.raw_data());
+  const int64_t images = x.size(0);
+  const int64_t channels = x.size(1);
+  const int64_t pixels = x.numel() / (images * channels);
+  std::vector<B> largest(static_cast<size_t>(channels), 0);
+  int64_t non_finite = 0;
+  std::mutex mutex;
+  if (x.is_contiguous()) {
+    const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / (images * pixels));
+    parallel_for(0, channels, grain, [&](int64_t first, int64_t last) {
+      int64_t bad = 0;
+      for (int64_t image = 0; image < images; ++image) {
+        for (int64_t c = first; c < last; ++c) {
+          bad += scan.run(elements + (image * channels + c) * pixels, pixels, largest[static_cast<size_t>(c)]);
+        }
+      }
+      const std::lock_guard lock(mutex);
+      non_finite += bad;
+    });
+  } else {
+    const int64_t grain = std::max<int64_t>(1, kPointwiseGrain / channels);
+    parallel_for(0, images * pixels, grain, [&](int64_t first, int64_t last) {
+      std::vector<B> own(static_cast<size_t>(channels), 0);
+      int64_t bad = 0;
+      for (int64_t pixel = first; pixel < last; ++pixel) {
+        bad += scan.pixel(elements + pixel * channels, channels, own.data());
+      }
+      const std::lock_guard lock(mutex);
+      non_finite += bad;
+      for (size_t c = 0; c < own.size(); ++c) {
+        largest[c] = std::max(largest[c], own[c]);
+      }
+    });
+  }
+  const B most = *std::ranges::max_element(largest);
+  return {.largest = non_finite > 0 ? std::numeric_limits<double>::quiet_NaN()
+                                    : static_cast<double>(static_cast<compute_t<T>>(std::bit_cast<T>(most))),
+          .non_finite = non_finite,
+          .dead = std::ranges::count(largest, B{0})};
+}
 
 /// All axes but the channels'.
 Axes axes_within_channel(const Tensor& x) {
@@ -60,29 +154,19 @@ Elements elements_of(const ChannelStatistics& channels) {
   return {.mean = mean, .deviation = std::sqrt(var)};
 }
 
-/// The largest absolute value of each channel, NaN where it has one, and the number of elements that are not finite.
-struct Extremes {
-  std::vector<double> largest;
-  int64_t non_finite = 0;
-};
+Extremes extremes_on_host(const Tensor& x) {
+  const Tensor there = to_device(x, kCpu);
+  const bool dense = there.is_contiguous() || there.is_contiguous(MemoryFormat::channels_last);
+  const Tensor scanned = dense ? there : copy_of(there, MemoryFormat::contiguous);
+  return dispatch_any_floating("telemetry", x.dtype(), [&](auto zero) { return extremes_of<decltype(zero)>(scanned); });
+}
 
-/// Takes some images at a time, so that nothing of x's size is allocated.
-Extremes extremes_of(const Tensor& x) {
-  constexpr int64_t kMostElements = int64_t{1} << 20;
-  const int64_t step = std::max<int64_t>(1, kMostElements * x.size(0) / x.numel());
-  Extremes found{.largest = std::vector<double>(static_cast<size_t>(x.size(1)), 0)};
-  for (int64_t first = 0; first < x.size(0); first += step) {
-    const Tensor images = narrow(x, 0, first, std::min(step, x.size(0) - first));
-    const std::vector<double> largest = max(abs(images), axes_within_channel(x)).to_vector<double>();
-    for (size_t c = 0; c < largest.size(); ++c) {
-      found.largest[c] = std::isnan(largest[c]) ? largest[c] : std::max(found.largest[c], largest[c]);
-    }
-    const auto is_bad = [](double value) { return !std::isfinite(value); };
-    if (std::ranges::any_of(largest, is_bad)) {
-      found.non_finite += std::ranges::count_if(images.to_vector<double>(), is_bad);
-    }
+Extremes extremes_by_ops(const Tensor& x) {
+  const std::vector<double> largest = max(abs(x), axes_within_channel(x)).to_vector<double>();
+  if (!std::ranges::all_of(largest, [](double value) { return std::isfinite(value); })) {
+    return extremes_on_host(x);
   }
-  return found;
+  return {.largest = *std::ranges::max_element(largest), .non_finite = 0, .dead = std::ranges::count(largest, 0.0)};
 }
 
 ParameterSpread spread_of(const Tensor& x) {
@@ -124,19 +208,22 @@ bool can_be_looked_at(const Tensor& x) {
 
 }  // namespace
 
-Look look_at(const Tensor& tensor) {
+Look look_at(const Tensor& x) {
+  return look_at(x, host_clock_will_do(x.device()) ? Scan::host : Scan::ops);
+}
+
+Look look_at(const Tensor& tensor, Scan scan) {
   const NoGradGuard no_grad;
   const AutocastOff no_autocast;
   const Tensor x = tensor.detach();
   const ChannelStatistics channels = channel_statistics(x);
-  const Extremes extremes = extremes_of(x);
+  const Extremes extremes = scan == Scan::host ? extremes_on_host(x) : extremes_by_ops(x);
   const Elements elements = elements_of(channels);
   return {.health = {.mean = elements.mean,
                      .deviation = elements.deviation,
-                     .largest = extremes.non_finite > 0 ? kNotKnown : std::ranges::max(extremes.largest),
+                     .largest = extremes.largest,
                      .non_finite = extremes.non_finite},
-          .dead_channels = static_cast<double>(std::ranges::count(extremes.largest, 0.0)) /
-                           static_cast<double>(extremes.largest.size())};
+          .dead_channels = static_cast<double>(extremes.dead) / static_cast<double>(channels.mean.size())};
 }
 
 std::vector<AttentionHead> heads_of(const std::shared_ptr<Node>& node, const std::string& layer) {

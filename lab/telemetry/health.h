@@ -25,7 +25,15 @@ struct Look {
   double dead_channels = 0;  ///< share
 };
 
-/// Examines a floating tensor of rank 2 or more, with elements. Off the tape. Nothing of its size is allocated.
+/// The way to find the largest element, elements that are not finite and dead channels.
+enum class Scan : uint8_t {
+  host,  ///< one pass over the bits; over a copy if the host cannot read x, or x has gaps
+  ops,   ///< ops of x's device: a few numbers come to the host, and x itself only if an element is not finite
+};
+
+/// Examines a floating tensor of rank 2 or more, with elements. Off the tape. Either way gives the same figures.
+Look look_at(const Tensor& x, Scan scan);
+/// Takes the way that fits x's device. On the CPU x is read twice, and nothing of its size is allocated.
 Look look_at(const Tensor& x);
 
 /// The heads of a recorded attention (ops/attention/attention.h), under the name of a layer; none for another node.

@@ -194,35 +194,37 @@ TEST_CASE("telemetry: a norm of one's own is looked at behind its relu, as Norma
   CHECK(any_dead);
 }
 
-TEST_CASE("telemetry: dead channels, and elements that are not finite") {
-  for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
-    for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
-      CAPTURE(to_string(format));
-      CAPTURE(to_string(dtype));
-      std::vector<double> values(2 * 5 * 3 * 3);
-      for (size_t i = 0; i < values.size(); ++i) {
-        const size_t channel = i / 9 % 5;
-        const double zero = i % 2 == 0 ? 0.0 : -0.0;
-        values[i] = channel == 1 || channel == 4 ? zero : 0.25 * static_cast<double>(i % 7) - 1.5;
+TEST_CASE("telemetry: dead channels, and elements that are not finite, for either way to look") {
+  for (const Scan scan : {Scan::host, Scan::ops}) {
+    for (const MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last}) {
+      for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+        CAPTURE(to_string(format));
+        CAPTURE(to_string(dtype));
+        std::vector<double> values(2 * 5 * 3 * 3);
+        for (size_t i = 0; i < values.size(); ++i) {
+          const size_t channel = i / 9 % 5;
+          const double zero = i % 2 == 0 ? 0.0 : -0.0;
+          values[i] = channel == 1 || channel == 4 ? zero : 0.25 * static_cast<double>(i % 7) - 1.5;
+        }
+        values[40] = 0;  // a dead element is not a dead channel
+        Tensor x = copy_of(from_vector(values, {2, 5, 3, 3}), format, dtype);
+        Look look = look_at(x, scan);
+        CHECK(look.dead_channels == doctest::Approx(0.4));
+        check_same(look.health, by_hand(x));
+        values[0] = std::numeric_limits<double>::infinity();
+        values[65] = std::numeric_limits<double>::quiet_NaN();
+        x = copy_of(from_vector(values, {2, 5, 3, 3}), format, dtype);
+        look = look_at(x, scan);
+        CHECK(look.health.non_finite == 2);
+        CHECK(std::isnan(look.health.largest));
+        CHECK(look.dead_channels == doctest::Approx(0.4));
       }
-      values[40] = 0;  // a dead element is not a dead channel
-      Tensor x = copy_of(from_vector(values, {2, 5, 3, 3}), format, dtype);
-      Look look = look_at(x);
-      CHECK(look.dead_channels == doctest::Approx(0.4));
-      check_same(look.health, by_hand(x));
-      values[0] = std::numeric_limits<double>::infinity();
-      values[65] = std::numeric_limits<double>::quiet_NaN();
-      x = copy_of(from_vector(values, {2, 5, 3, 3}), format, dtype);
-      look = look_at(x);
-      CHECK(look.health.non_finite == 2);
-      CHECK(std::isnan(look.health.largest));
-      CHECK(look.dead_channels == doctest::Approx(0.4));
     }
+    const Tensor with_gaps = narrow(randn({3, 6, 4, 4}), 1, 1, 3);
+    check_same(look_at(with_gaps, scan).health, by_hand(with_gaps));
+    const Tensor rows = randn({5, 7});
+    check_same(look_at(rows, scan).health, by_hand(rows));
   }
-  const Tensor with_gaps = narrow(randn({3, 6, 4, 4}), 1, 1, 3);
-  check_same(look_at(with_gaps).health, by_hand(with_gaps));
-  const Tensor rows = randn({5, 7});
-  check_same(look_at(rows).health, by_hand(rows));
 }
 
 TEST_CASE("telemetry: on a device whose memory the host cannot read the numbers are the same") {
