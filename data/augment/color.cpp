@@ -34,7 +34,7 @@ void map_channel(Image& image, int64_t c, const Table& table) {
   }
 }
 
-Image mapped(Image image, const Table& table) {
+Image with_bytes_by(Image image, const Table& table) {
   for (uint8_t& byte : image.pixels) {
     byte = table[byte];
   }
@@ -148,25 +148,26 @@ void put_rgb(const std::array<uint8_t, 3>& hsv, uint8_t* rgb) {
 
 Image invert(Image image) {
   check_image("invert", image);
-  return mapped(std::move(image), table_of([](int i) { return 255 - i; }));
+  return with_bytes_by(std::move(image), table_of([](int i) { return 255 - i; }));
 }
 
 Image posterize(Image image, int64_t bits) {
   check_image("posterize", image);
   check_range("posterize", "bits", bits, Range<int64_t>{0, 8});
-  return mapped(std::move(image), table_of([mask = ~((1 << (8 - bits)) - 1)](int i) { return i & mask; }));
+  return with_bytes_by(std::move(image), table_of([mask = ~((1 << (8 - bits)) - 1)](int i) { return i & mask; }));
 }
 
 Image solarize(Image image, double threshold) {
   check_image("solarize", image);
-  return mapped(std::move(image), table_of([threshold](int i) { return i < threshold ? i : 255 - i; }));
+  return with_bytes_by(std::move(image), table_of([threshold](int i) { return i < threshold ? i : 255 - i; }));
 }
 
 Image solarize_add(Image image, int64_t add, int64_t threshold) {
   check_image("solarize_add", image);
   check_range("solarize_add", "add", add, Range<int64_t>{0, 255});
-  return mapped(std::move(image),
-                table_of([add, threshold](int i) { return i < threshold ? std::min<int64_t>(255, i + add) : i; }));
+  return with_bytes_by(std::move(image), table_of([add, threshold](int i) {
+                         return i < threshold ? std::min<int64_t>(255, i + add) : i;
+                       }));
 }
 
 Image autocontrast(Image image) {
@@ -206,8 +207,9 @@ Image equalize(Image image) {
 
 Image adjust_brightness(Image image, double factor) {
   check_factor("adjust_brightness", image, factor);
-  return mapped(std::move(image),
-                table_of([f = static_cast<float>(factor)](int i) { return blend(0, static_cast<uint8_t>(i), f); }));
+  return with_bytes_by(std::move(image), table_of([f = static_cast<float>(factor)](int i) {
+                         return blend(0, static_cast<uint8_t>(i), f);
+                       }));
 }
 
 Image adjust_contrast(Image image, double factor) {
@@ -218,8 +220,9 @@ Image adjust_contrast(Image image, double factor) {
   }
   const auto mean =
       static_cast<uint8_t>(std::lround(static_cast<double>(sum) / static_cast<double>(image.height * image.width)));
-  return mapped(std::move(image),
-                table_of([&](int i) { return blend(mean, static_cast<uint8_t>(i), static_cast<float>(factor)); }));
+  return with_bytes_by(std::move(image), table_of([&](int i) {
+                         return blend(mean, static_cast<uint8_t>(i), static_cast<float>(factor));
+                       }));
 }
 
 Image adjust_saturation(Image image, double factor) {

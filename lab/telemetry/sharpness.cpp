@@ -34,12 +34,12 @@ using Clock = std::chrono::steady_clock;
 /// A vector with a part for each parameter.
 using Parts = Tensors;
 
-double sum_of(const Tensor& x) {
+double total_of(const Tensor& x) {
   return sum(x).to_vector<double>().front();
 }
 
 double norm_of(const Parts& v) {
-  return std::sqrt(sum_of(sums_of_squares(v, v.front().device())));
+  return std::sqrt(total_of(sums_of_squares(v, v.front().device())));
 }
 
 double dot(const Parts& a, const Parts& b) {
@@ -48,7 +48,7 @@ double dot(const Parts& a, const Parts& b) {
     const Tensor part = to(sum(mul(a[i], b[i])), DType::float64);
     total = total.defined() ? add(total, part) : part;
   }
-  return sum_of(total);
+  return total_of(total);
 }
 
 /// Lets each op of a tape find out if its gradient is recorded. The gradient of every op is linear in the gradient that
