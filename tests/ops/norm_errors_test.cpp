@@ -167,8 +167,8 @@ TEST_CASE("norm_act: errors of the residual") {
                        "batch_norm: residual: expected sizes [2, 6, 4], got [6]", Error);
 }
 
-TEST_CASE("norm_act: an activation that the CPU's loops lack is an error, not another activation") {
-  const Tensor x = random_tensor({2, 6, 4, 5}, 1, DType::float32);
+TEST_CASE("loops of norms: an activation that they lack is an error, not another activation") {
+  const Tensor x = to_device(random_tensor({2, 6, 4, 5}, 1, DType::float32), kCpu);
   const auto unknown = static_cast<Activation>(99);
   const char* const text = "normalize: activation: expected one that the CPU's loops compute, got ?";
   for (const NormSpec& spec : {NormSpec{.reduce = {1}}, NormSpec{.reduce = {2, 3}}, NormSpec{.reduce = {3}}}) {
@@ -177,7 +177,7 @@ TEST_CASE("norm_act: an activation that the CPU's loops lack is an error, not an
     node.op = "norm_act";
     node.spec = spec;
     node.x = x;
-    node.stats = ones({kernels::kStatsRows * x.numel()});  // as many sets as there could be
+    node.stats = ones({kernels::kStatsRows * x.numel()}, {.device = kCpu});  // as many sets as there could be
     node.activation = unknown;
     CHECK_THROWS_WITH_AS(norm_detail::norm_backward(node, x, {.x = true}), text, Error);
   }
