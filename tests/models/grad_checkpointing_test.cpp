@@ -8,10 +8,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 using namespace norma;
@@ -87,12 +85,7 @@ std::vector<float> trained(const std::string& name, const std::string& norm, Les
 void check_same_bits(const std::string& model, const std::string& norm, Less less) {
   CAPTURE(model);
   CAPTURE(norm);
-  // Any number of threads gives these bits.
-  static std::map<std::pair<std::string, std::string>, std::vector<float>> trained_before;
-  std::vector<float>& plain = trained_before[{model, norm}];
-  if (plain.empty()) {
-    plain = trained(model, norm, Less::nothing);
-  }
+  const std::vector<float> plain = trained(model, norm, Less::nothing);
   const std::vector<float> again = trained(model, norm, less);
   REQUIRE(plain.size() == again.size());
   int64_t others = 0;
