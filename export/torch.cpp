@@ -1,6 +1,7 @@
 #include "export/torch.h"
 
 #include "base/error.h"
+#include "base/lists.h"
 #include "core/version.h"
 #include "models/state_dict_names.h"
 #include "models/vit.h"
@@ -83,6 +84,12 @@ struct PythonNorm {
 
 constexpr const char* kBatchNorm =
     "nn.BatchNorm2d(channels{eps=}{momentum=0.1}{affine=true}{track_running_stats=true})";
+// add_token_norm() makes the classes of these fit tokens, too.
+constexpr PythonNorm kDyt{"dyt", "DynamicTanh(channels)", "", kDynamicTanh};
+constexpr PythonNorm kDerf{"derf", "DynamicErf(channels)", "", kDynamicErf};
+constexpr PythonNorm kSeed{"seednorm", "SeedNorm(channels{eps=})", "", kSeedNorm};
+constexpr PythonNorm kNone{"none", "nn.Identity()"};
+
 constexpr std::array kPythonNorms = {
     PythonNorm{"batch", kBatchNorm},
     PythonNorm{"sync_batch", kBatchNorm},
@@ -100,20 +107,20 @@ constexpr std::array kPythonNorms = {
     PythonNorm{"grn", "GlobalResponseNorm(channels{eps=}, channels_last=False)",
                "from timm.layers.grn import GlobalResponseNorm"},
     PythonNorm{"local_response", "nn.LocalResponseNorm({size}{alpha=}{beta=}{k=})"},
-    PythonNorm{"dyt", "DynamicTanh(channels)", "", kDynamicTanh},
-    PythonNorm{"derf", "DynamicErf(channels)", "", kDynamicErf},
-    PythonNorm{"seednorm", "SeedNorm(channels{eps=})", "", kSeedNorm},
-    PythonNorm{"none", "nn.Identity()"}};
+    kDyt,
+    kDerf,
+    kSeed,
+    kNone};
 
-/// Those of tokens, (N, L, C), over C. The classes are those of images without `[:, None, None]`.
+/// The layers for tokens, (N, L, C), normalize over C.
 constexpr std::array kTokenNorms = {
     PythonNorm{"layer2d", "nn.LayerNorm(channels{eps=}{elementwise_affine=true})"},
     PythonNorm{"rms2d", "nn.RMSNorm(channels{eps=}{elementwise_affine=true})"},
     PythonNorm{"simple2d", "SimpleNorm(channels{eps=}{affine=true})", "from timm.layers import SimpleNorm"},
-    PythonNorm{"dyt", "DynamicTanh(channels)", "", kDynamicTanh},
-    PythonNorm{"derf", "DynamicErf(channels)", "", kDynamicErf},
-    PythonNorm{"seednorm", "SeedNorm(channels{eps=})", "", kSeedNorm},
-    PythonNorm{"none", "nn.Identity()"}};
+    kDyt,
+    kDerf,
+    kSeed,
+    kNone};
 
 std::string call_of(const PythonNorm& layer, const NormChoice& norm) {
   static const std::regex slot(R"(\{(\w+)(=?)([^}]*)\})");
@@ -171,8 +178,8 @@ void add_layer(Parts& parts, const std::string& name, const NormChoice& norm, co
   if (call.starts_with("nn.") || !definition.empty()) {
     parts.imports.insert("from torch import nn");
   }
-  if (!definition.empty() && std::ranges::find(parts.definitions, definition) == parts.definitions.end()) {
-    parts.definitions.push_back(definition);
+  if (!definition.empty()) {
+    add_once(parts.definitions, definition);
   }
   if (layer.call == kBatchNorm && norm.name != "batch") {
     parts.notes = fmt::format(
