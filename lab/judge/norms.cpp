@@ -29,15 +29,6 @@ using Length = Parameter::Length;
 const Parameter kWeight{.name = "weight"};
 const Parameter kBias{.name = "bias", .low = -0.5, .width = 1};
 
-/// All axes but the first.
-Axes behind_first(int64_t rank) {
-  Axes axes;
-  for (int64_t axis = 1; axis < rank; ++axis) {
-    axes.push_back(axis);
-  }
-  return axes;
-}
-
 std::function<NormSpec(int64_t)> always(const NormSpec& spec) {
   return [spec](int64_t) { return spec; };
 }
@@ -48,7 +39,7 @@ Norm group_norm_of(int64_t groups) {
           .one_each = Sizes{3, groups, 1, 1},
           .parameters = {kWeight, kBias},
           .spec = [groups](int64_t rank) {
-            return NormSpec{.reduce = behind_first(rank), .affine = {1}, .groups = groups};
+            return NormSpec{.reduce = axes_from(1, rank), .affine = {1}, .groups = groups};
           }};
 }
 
@@ -64,7 +55,7 @@ std::vector<Norm> norms_of_one_spec() {
        .sizes = {13, 4400},
        .one_each = Sizes{9, 1},
        .parameters = {kWeight, kBias},
-       .spec = [](int64_t rank) { return NormSpec{.reduce = behind_first(rank), .affine = behind_first(rank)}; },
+       .spec = [](int64_t rank) { return NormSpec{.reduce = axes_from(1, rank), .affine = axes_from(1, rank)}; },
        .apply =
            [](const Tensor& x, const Tensors& p, Statistics statistics, double eps) {
              return layer_norm(x, p[0].sizes(), p[0], p[1], {.eps = eps, .statistics = statistics});

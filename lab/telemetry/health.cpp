@@ -122,10 +122,8 @@ Extremes extremes_of(const Tensor& x) {
 
 /// All axes but the channels'.
 Axes axes_within_channel(const Tensor& x) {
-  Axes axes{0};
-  for (int64_t axis = 2; axis < x.rank(); ++axis) {
-    axes.push_back(axis);
-  }
+  Axes axes = axes_from(2, x.rank());
+  axes.insert(0, 0);
   return axes;
 }
 
