@@ -25,6 +25,7 @@ SOURCE = re.compile(r'\.(h|cpp|cu)$')
 BUILD = ['CMakeLists.txt', 'CMakePresets.json', 'cmake/']
 TESTS = BUILD + ['tests/CMakeLists.txt', r'tests/[^/]+\.(h|cpp)$']
 TESTED = ['base', 'core', 'races', 'ops', 'nn', 'models', 'export', 'data', 'parallel', 'train', 'session', 'lab', 'cli', 'parity']
+JPEG = r'data/(stb|jpeg_).*cpp$'  # readers of images without their libraries
 
 LOWEST = ['base', 'core', 'ops', 'nn', 'models']
 
@@ -96,11 +97,13 @@ def sanitized(name):
     return [f'{read}(.*/)?[^/]+\\.h$' if read[:-1] in LOWEST else read for read in tests_of(name)]
 
 
-def portable():
-    """What differs from processor to processor, and what stands in for libraries that are not there."""
-    kernels = r'(core|data|ops)/(.*/)?((cpu|simd|half)/|[^/]*(_(stub|eigen)\.cpp|_kernels\.h|(half|uniform)\.h)$)'
-    vectors = [name for name in files() if name.startswith(('core/', 'data/', 'ops/')) and '#include "core/simd/' in text(name)]
-    return [*TESTS, kernels, r'data/(stb|jpeg_).*cpp$', *vectors]
+def portable(name):
+    """Of what the tests of a room read: what differs from processor to processor, and what stands in for libraries that
+    are not there."""
+    may = '|'.join(sorted({'core', 'data', 'ops'} & set(rooms().get(name, ['core', 'data', 'ops']))))
+    kernels = rf'({may})/(.*/)?((cpu|simd|half)/|[^/]*(_(stub|eigen)\.cpp|_kernels\.h|(half|uniform)\.h)$)'
+    vectors = [file for file in files() if re.match(f'({may})/', file) and '#include "core/simd/' in text(file)]
+    return [*TESTS, kernels, *vectors, *([JPEG] if 'data' in may else [])]
 
 
 def parts():
@@ -120,10 +123,10 @@ def parts():
     found['site'] = ['lessons/']
     found['python'] = [*everything, 'python/', 'tests/python/', 'pyproject.toml']
     # Its code is that of python and portable; what it has of its own is how it is packed.
-    found['wheel'] = [*portable(), 'python/', 'tests/python/', 'pyproject.toml', 'cli/CMakeLists.txt']
+    found['wheel'] = [*BUILD, JPEG, 'python/', 'tests/python/', 'pyproject.toml', 'cli/CMakeLists.txt']
     tested = [f'tests/{name}/' for name in ('core', 'ops', 'nn', 'models', 'parallel', 'train', 'session', 'lab', 'virtual_gpu')]
     found['cuda'] = [*TESTS, *room('session'), 'lab/bench/', *tested]
-    found['portable'] = portable()
+    found |= {f'portable:{name}': portable(name) for name in ['core', 'ops', 'data', 'parity']}
     found['debian'] = [*BUILD, r'(.*/)?CMakeLists\.txt$', 'run', 'tests/house/debian.sh', 'python/tools.sh', 'pyproject.toml']
     return found
 

@@ -31,7 +31,7 @@ fake "$work/tree/.ci/reach.py" 'if [ "${1:-}" = --tidy ]; then
   exit
 fi
 [ -z "${FAKE_LOST:-}" ] || [ "${NORMA_CI_ALL:-}" = 1 ] || exit 1
-for part in tidy release:core release:ops emulated:core emulated:ops asan:core asan:ops site python wheel cuda portable debian; do
+for part in tidy release:core release:ops emulated:core emulated:ops asan:core asan:ops site python wheel cuda portable:ops debian; do
   if [[ " ${FAKE_LEFT_OUT:-} " == *" ${part%:*} "* ]] && [ -z "${NORMA_CI_ALL:-}" ]; then
     echo "$part   left out: nothing"
   else

@@ -77,7 +77,7 @@ class Reach(unittest.TestCase):
         self.change('lab/report/chart.cpp')
         reached = self.reached()
         self.assertLessEqual({'tidy', 'release:lab', 'release:cli', 'asan:lab', 'python'}, reached)
-        self.assertFalse({'release:train', 'emulated:ops', 'cuda', 'portable', 'wheel', 'debian', 'asan:nn'} & reached)
+        self.assertFalse({'release:train', 'emulated:ops', 'cuda', 'portable:ops', 'wheel', 'debian', 'asan:nn'} & reached)
         self.assertNotIn('asan:train', reached)
 
     def test_a_test_reaches_its_room(self):
@@ -93,7 +93,9 @@ class Reach(unittest.TestCase):
 
     def test_a_kernel_reaches_the_portable_build(self):
         self.change('ops/norm/cpu/rows.cpp')
-        self.assertLessEqual({'portable', 'wheel', 'asan:ops', 'emulated:nn', 'cuda', 'release:lab'}, self.reached())
+        reached = self.reached()
+        self.assertLessEqual({'portable:ops', 'portable:parity', 'asan:ops', 'emulated:nn', 'cuda', 'release:lab'}, reached)
+        self.assertFalse({'portable:core', 'wheel'} & reached)
 
     def test_sanitizers_of_the_upper_rooms_read_the_headers_of_the_lowest(self):
         self.change('ops/pool/pool.cpp')
