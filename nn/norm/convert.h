@@ -14,11 +14,11 @@ class Norm;
 // Changes the norms of an existing model. Make the optimizer and other holders of parameters afterwards: they keep the
 // old ones.
 
-/// A norm for the same channels as `norm`, a layer of `model`, with its mode and its dtype (the model's if it has no
-/// tensors), on the model's device. It copies weight, bias and all other parameters and buffers that both have in the
-/// same sizes, but nothing between grn and another norm, since grn's weight is no factor of the output. A parameter
-/// that both have requires a gradient in both or in neither. Parameters that `norm` lacks have their start values, and
-/// are trained.
+/// A norm for the same channels as `norm`, a layer of `model`, with its mode and the dtypes of its parameters and of
+/// its buffers (the model's where it has none), on the model's device. It copies weight, bias and all other parameters
+/// and buffers that both have in the same sizes, but nothing between grn and another norm, since grn's weight is no
+/// factor of the output. A parameter that both have requires a gradient in both or in neither. Parameters that `norm`
+/// lacks have their start values, and are trained.
 std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to);
 
 /// Replaces every norm layer (in a ChildSlot) of the kind `from` by one of the kind `to` (both specs of
