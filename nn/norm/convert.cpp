@@ -222,6 +222,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
   Tensor before;
   const std::vector<FoldPair> pairs = find_pairs(model, example, before);
   constexpr std::string_view op = "fold_batch_norm";
+  check(before.numel() > 0, op, "example: expected an image, got sizes {}", example.sizes());
   check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
   for (const FoldPair& pair : pairs) {
     const BatchEvaluation norm = *pair.norm->evaluation();

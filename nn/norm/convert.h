@@ -33,8 +33,9 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
 /// sqrt(var + eps). A FoldedNorm takes the norm's place, so that convolution, addition and relu become one op
 /// (conv2d_act()). A forward pass of `example` shows which norm follows which convolution and proves the result:
 /// outputs before and after must agree, in float32 if the model has 16 bits. The model is put into evaluation mode and
-/// stays there. Returns how many were folded. Throws Error when there is none, when a running statistic is missing, or
-/// when the output has changed because something else also reads a convolution's output; nothing has changed then.
+/// stays there. Returns how many were folded. Throws Error when there is none, when a running statistic is missing,
+/// when `example` has no image, or when the output has changed because something else also reads a convolution's
+/// output; nothing has changed then.
 int64_t fold_batch_norm(Module& model, const Tensor& example);
 
 }  // namespace norma::nn

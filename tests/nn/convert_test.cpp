@@ -399,6 +399,10 @@ TEST_CASE("fold_batch_norm: errors leave the model as it was") {
           fold_batch_norm(untracked, random_tensor({1, 2, 3, 3}, 1, DType::float32));
         }) == "fold_batch_norm: model: expected running statistics in '1', got none");
 
+  CHECK(error_of([&] {
+          fold_batch_norm(net, zeros({0, 2, 4, 3}, {.dtype = DType::float64}));
+        }) == "fold_batch_norm: example: expected an image, got sizes [0, 2, 4, 3]");  // which would show no difference
+
   class Own : public Norm {  // says of itself what does not fit its three channels
    public:
     explicit Own(BatchEvaluation said) : said_(std::move(said)) {}
