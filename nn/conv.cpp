@@ -137,7 +137,8 @@ std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in
   if (name == "conv") {
     return std::make_shared<Conv2d>(in_channels, out_channels, kernel, options);
   }
-  check(in_channels / options.groups * kernel.h * kernel.w != 1, "conv_layer",
+  // Of groups < 1 the layer complains.
+  check(options.groups < 1 || in_channels / options.groups * kernel.h * kernel.w != 1, "conv_layer",
         "{}: expected more than 1 weight per output channel, got 1", name);
   if (name == "std_conv") {
     return std::make_shared<StdConv2d>(in_channels, out_channels, kernel, standardized<StdConv2dOptions>(options));

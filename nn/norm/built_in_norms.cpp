@@ -100,9 +100,9 @@ int64_t steps_of(const NormChoice& choice, const std::string& option) {
 }
 
 int64_t window_of(const NormChoice& choice) {
-  constexpr int64_t kMost = 65536;  // more than any network has channels: a typing error
   const int64_t size = choice.count("size", 5);
-  check(size <= kMost, "norm", "{}: size: expected a whole number from 1 to {}, got {}", choice.name, kMost, size);
+  check(size <= kMostChannels, "norm", "{}: size: expected a whole number from 1 to {}, got {}", choice.name,
+        kMostChannels, size);
   return size;
 }
 

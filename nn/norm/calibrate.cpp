@@ -148,7 +148,9 @@ std::vector<NormMatch> compare_norms(Module& model, Module& old, const ImageBatc
     double squares = 0;  ///< of differences
     int64_t count = 0;
   };
-  const std::vector<ChangedNorm> changed = changed_norms("compare_norms", model, old);
+  constexpr std::string_view op = "compare_norms";
+  check(batches.count >= 1, op, "batches: expected at least one, got {}", batches.count);
+  const std::vector<ChangedNorm> changed = changed_norms(op, model, old);
   const NoGradGuard no_grad;
   const Modes modes(model);
   const Modes old_modes(old);

@@ -21,9 +21,9 @@
 namespace norma::nn {
 namespace {
 
-/// The dtype of the first floating tensor in the module; `otherwise` if it has none.
-DType dtype_of(const Module& module, DType otherwise) {
-  for (const auto& [name, x] : module.state_dict()) {
+/// The dtype of the first floating one of the tensors; `otherwise` if there is none.
+DType dtype_of(const NamedTensors& tensors, DType otherwise) {
+  for (const auto& [name, x] : tensors) {
     if (is_floating(x.dtype())) {
       return x.dtype();
     }
@@ -157,7 +157,12 @@ double relative_difference(const Tensor& a, const Tensor& b) {
 std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to) {
   check(norm.channels() > 0, "convert_norm", "norm: expected a norm of (N, channels, …), got {}", norm.name());
   std::shared_ptr<Module> result = make_norm(to, norm.channels());
-  result->to(dtype_of(norm, dtype_of(model, DType::float32)));
+  // Parameters and buffers may differ: parameters_to() leaves running statistics in float32.
+  const NamedTensors parameters = model.named_parameters();
+  const NamedTensors buffers = model.named_buffers();
+  const DType dtype = dtype_of(norm.named_parameters(), dtype_of(parameters, dtype_of(buffers, DType::float32)));
+  result->to(dtype_of(norm.named_buffers(), dtype_of(buffers, dtype)));
+  result->parameters_to(dtype);
   result->to(model.device());
   result->take_mode(norm);
   // A weight that is no factor of the output, as global response norm's, means something else.
@@ -208,7 +213,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
   model.eval();
   std::map<const Module*, DType> dtypes;
   for (const auto& [path, module] : model.named_modules()) {
-    dtypes.emplace(module, dtype_of(*module, DType::float32));
+    dtypes.emplace(module, dtype_of(module->state_dict(), DType::float32));
   }
   // 16 bits round too much to tell a right fold from a wrong one.
   const AutocastOff no_autocast;
@@ -217,6 +222,7 @@ int64_t fold_batch_norm(Module& model, const Tensor& input) {
   Tensor before;
   const std::vector<FoldPair> pairs = find_pairs(model, example, before);
   constexpr std::string_view op = "fold_batch_norm";
+  check(before.numel() > 0, op, "example: expected an image, got sizes {}", example.sizes());
   check(!pairs.empty(), op, "model: expected a batch norm behind a convolution, got none");
   for (const FoldPair& pair : pairs) {
     const BatchEvaluation norm = *pair.norm->evaluation();

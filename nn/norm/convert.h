@@ -14,11 +14,11 @@ class Norm;
 // Changes the norms of an existing model. Make the optimizer and other holders of parameters afterwards: they keep the
 // old ones.
 
-/// A norm for the same channels as `norm`, a layer of `model`, with its mode and its dtype (the model's if it has no
-/// tensors), on the model's device. It copies weight, bias and all other parameters and buffers that both have in the
-/// same sizes, but nothing between grn and another norm, since grn's weight is no factor of the output. A parameter
-/// that both have requires a gradient in both or in neither. Parameters that `norm` lacks have their start values, and
-/// are trained.
+/// A norm for the same channels as `norm`, a layer of `model`, with its mode and the dtypes of its parameters and of
+/// its buffers (the model's where it has none), on the model's device. It copies weight, bias and all other parameters
+/// and buffers that both have in the same sizes, but nothing between grn and another norm, since grn's weight is no
+/// factor of the output. A parameter that both have requires a gradient in both or in neither. Parameters that `norm`
+/// lacks have their start values, and are trained.
 std::shared_ptr<Module> converted_norm(const Module& model, const Norm& norm, const NormChoice& to);
 
 /// Replaces every norm layer (in a ChildSlot) of the kind `from` by one of the kind `to` (both specs of
@@ -33,8 +33,9 @@ int64_t convert_norm(Module& model, const std::string& from, const std::string& 
 /// sqrt(var + eps). A FoldedNorm takes the norm's place, so that convolution, addition and relu become one op
 /// (conv2d_act()). A forward pass of `example` shows which norm follows which convolution and proves the result:
 /// outputs before and after must agree, in float32 if the model has 16 bits. The model is put into evaluation mode and
-/// stays there. Returns how many were folded. Throws Error when there is none, when a running statistic is missing, or
-/// when the output has changed because something else also reads a convolution's output; nothing has changed then.
+/// stays there. Returns how many were folded. Throws Error when there is none, when a running statistic is missing,
+/// when `example` has no image, or when the output has changed because something else also reads a convolution's
+/// output; nothing has changed then.
 int64_t fold_batch_norm(Module& model, const Tensor& example);
 
 }  // namespace norma::nn

@@ -117,6 +117,9 @@ NormChoice parse_norm(const std::string& text) {
           excerpt(text));
     parse_options(text, text.substr(bracket + 1, text.size() - bracket - 2), choice);
   }
+  const int64_t least = least_channels(choice);
+  check(least <= kMostChannels, "norm", "{}: groups: expected a whole number from 1 to {}, got {}", choice.name,
+        kMostChannels, least);
   if (definition.check) {
     definition.check(choice);
   }

@@ -19,6 +19,8 @@ std::string norm_option_text(bool affine, Statistics statistics, bool bias = tru
 /// What scales the output of a norm: the weight, or with `offset` 1 + weight in the dtype of the computation.
 Tensor gain_of(const Tensor& weight, bool offset);
 
+inline constexpr int64_t kMostChannels = 65536;  ///< more than any network has: what asks for more is a typing error
+
 struct NormChoice;
 /// A number of channels that the groups of a spec divide: the least one that is known without its layers.
 int64_t least_channels(const NormChoice& choice);

@@ -46,7 +46,7 @@ struct AdamWOptions {
   double eps = 1e-8;
 };
 
-/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), as in PyTorch:
+/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), as in PyTorch, but t is steps():
 ///   p *= 1 - lr · weight_decay;  m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
 ///   p -= lr / (1 - beta1^t) · m / (sqrt(v / (1 - beta2^t)) + eps).
 class AdamW : public Optimizer {

@@ -1,6 +1,6 @@
 #include "core/buffer.h"
+#include "core/kernels.h"
 #include "ops/conv/kernels.h"
-#include "ops/half/convert.h"
 
 // Convolutions of 16-bit numbers where no library does them faster: a float32 convolution of converted operands,
 // rounded at the end.
@@ -16,12 +16,17 @@ Conv2dCase wide_case(const Conv2dCase& conv) {
   return wide;
 }
 
+void convert(int64_t count, DType to_dtype, void* to, DType from_dtype, const void* from) {
+  const CopyItem item{.count = count, .to = to, .from = from};
+  tensor_cpu.copy_all(to_dtype, from_dtype, /* factor= */ nullptr, {&item, 1});
+}
+
 /// The float32 values of `count` 16-bit elements; nullptr for nullptr.
 class Widened {
  public:
   Widened(DType dtype, const void* x, int64_t count) : present_(x != nullptr), values_(present_ ? count : 0) {
     if (present_) {
-      widen(dtype, x, 1, count, count, values_.data());
+      convert(count, DType::float32, values_.data(), dtype, x);
     }
   }
   [[nodiscard]] const float* data() const { return present_ ? values_.data() : nullptr; }
@@ -45,7 +50,7 @@ void forward(const Conv2dCase& conv, const void* x, const void* weight, const vo
   const Buffer<float> wide_y(count);
   conv_cpu.choose(wide, Conv2dPass::forward)
       .forward(wide, wide_x.data(), wide_weight.data(), wide_bias.data(), wide_y.data(), /* keep= */ nullptr);
-  round_to(conv.dtype, wide_y.data(), 1, count, count, y);
+  convert(count, conv.dtype, y, DType::float32, wide_y.data());
 }
 
 void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, void* dx) {
@@ -56,7 +61,7 @@ void input_gradient(const Conv2dCase& conv, const void* dy, const void* weight, 
   const Buffer<float> wide_dx(count);
   conv_cpu.choose(wide, Conv2dPass::input_gradient)
       .input_gradient(wide, wide_dy.data(), wide_weight.data(), wide_dx.data());
-  round_to(conv.dtype, wide_dx.data(), 1, count, count, dx);
+  convert(count, conv.dtype, dx, DType::float32, wide_dx.data());
 }
 
 void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void* dweight) {
@@ -67,7 +72,7 @@ void weight_gradient(const Conv2dCase& conv, const void* x, const void* dy, void
   const Buffer<float> wide_dweight(count);
   conv_cpu.choose(wide, Conv2dPass::weight_gradient)
       .weight_gradient(wide, wide_x.data(), wide_dy.data(), wide_dweight.data());
-  round_to(conv.dtype, wide_dweight.data(), 1, count, count, dweight);
+  convert(count, conv.dtype, dweight, DType::float32, wide_dweight.data());
 }
 
 }  // namespace

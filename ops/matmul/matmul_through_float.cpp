@@ -1,5 +1,5 @@
 #include "core/buffer.h"
-#include "ops/half/convert.h"
+#include "core/kernels.h"
 #include "ops/matmul/kernels.h"
 
 // Products of 16-bit matrices where no library multiplies them in hardware: a float32 product of converted operands,
@@ -13,15 +13,6 @@ bool supports(const MatmulCase& product) {
   return is_half(product.dtype);
 }
 
-/// Converts the operand of `batch` matrices of `runs` runs of `length`, without gaps.
-void widen_operand(DType dtype, const void* x, int64_t batch, int64_t batch_stride, int64_t runs, int64_t run_stride,
-                   int64_t length, float* y) {
-  for (int64_t i = 0; i < batch; ++i) {
-    const auto offset = static_cast<size_t>(i * batch_stride) * size_of(dtype);
-    widen(dtype, static_cast<const std::byte*>(x) + offset, runs, run_stride, length, y + i * runs * length);
-  }
-}
-
 void multiply(const MatmulCase& p, const void* a, const void* b, const void* bias, void* c, Storage* /* keep */) {
   const bool a_rows = p.a_column == 1;
   const bool b_rows = p.b_column == 1;
@@ -31,13 +22,6 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
   const Buffer<float> wide_b(b_count * p.k * p.n);
   const Buffer<float> wide_bias(p.n);
   const Buffer<float> wide_c(p.wide ? 0 : p.batch * p.m * p.n);
-  widen_operand(p.dtype, a, a_count, p.a_batch, a_rows ? p.m : p.k, a_rows ? p.a_row : p.a_column, a_rows ? p.k : p.m,
-                wide_a.data());
-  widen_operand(p.dtype, b, b_count, p.b_batch, b_rows ? p.k : p.n, b_rows ? p.b_row : p.b_column, b_rows ? p.n : p.k,
-                wide_b.data());
-  if (bias != nullptr) {
-    widen(p.dtype, bias, 1, p.n, p.n, wide_bias.data());
-  }
   MatmulCase wide = p;
   wide.dtype = DType::float32;
   wide.a_batch = p.a_batch == 0 ? 0 : p.m * p.k;
@@ -50,11 +34,22 @@ void multiply(const MatmulCase& p, const void* a, const void* b, const void* bia
     wide.c_batch = p.m * p.n;
     wide.c_row = p.n;
   }
+  tensor_cpu.copy(make_strided_loop<2>({a_count, p.m, p.k}, {Strides{wide.a_batch, wide.a_row, wide.a_column},
+                                                             Strides{p.a_batch, p.a_row, p.a_column}}),
+                  DType::float32, wide_a.data(), p.dtype, a);
+  tensor_cpu.copy(make_strided_loop<2>({b_count, p.k, p.n}, {Strides{wide.b_batch, wide.b_row, wide.b_column},
+                                                             Strides{p.b_batch, p.b_row, p.b_column}}),
+                  DType::float32, wide_b.data(), p.dtype, b);
+  if (bias != nullptr) {
+    tensor_cpu.copy(make_strided_loop<2>({p.n}, {Strides{1}, Strides{1}}), DType::float32, wide_bias.data(), p.dtype,
+                    bias);
+  }
   matmul_cpu.choose(wide).multiply(wide, wide_a.data(), wide_b.data(), bias == nullptr ? nullptr : wide_bias.data(),
                                    p.wide ? c : wide_c.data(), /* keep= */ nullptr);
-  for (int64_t i = 0; i < p.batch && !p.wide; ++i) {
-    const auto offset = static_cast<size_t>(i * p.c_batch) * size_of(p.dtype);
-    round_to(p.dtype, wide_c.data() + i * p.m * p.n, p.m, p.c_row, p.n, static_cast<std::byte*>(c) + offset);
+  if (!p.wide) {
+    tensor_cpu.copy(make_strided_loop<2>({p.batch, p.m, p.n},
+                                         {Strides{p.c_batch, p.c_row, 1}, Strides{wide.c_batch, wide.c_row, 1}}),
+                    p.dtype, c, DType::float32, wide_c.data());
   }
 }
 

@@ -5,6 +5,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/random/batch_part.h"
 #include "ops/random/kernels.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/view.h"
 
 namespace norma {
@@ -67,7 +68,9 @@ Tensor dropout(const Tensor& input, double rate, bool training, Generator& gener
     return x;
   }
   if (current_batch_part() != nullptr && x.rank() > 0) {
-    return mul(x, factors(op, x, x.sizes(), rate, generator));
+    // In the dtype of the computation, in which masked() scales: a factor of 16 bits would be rounded.
+    const Tensor wide = to(x, compute_dtype(x.dtype()));
+    return to(mul(wide, factors(op, wide, wide.sizes(), rate, generator)), x.dtype());
   }
   const auto counters = (static_cast<uint64_t>(x.numel()) + 3) / 4;
   return masked(op, x, mask_of(generator, counters, rate));

@@ -146,14 +146,15 @@ Tensor max(const Tensor& input, const Axes& axes, const ReduceOptions& options) 
   const Tensor result = finish(y, plan, options.keepdim);
   describe(op, plan, options.keepdim);
   return op.record({x}, result, {x, result}, [plan](const Tensor& dy, const BackwardContext& c) {
-    Tensor share;  // 1 / (number of equal maxima) at the maxima, else 0
+    const DType wide = compute_dtype(dy.dtype());  // float16 counts to 65504
+    Tensor share;                                  // 1 / (number of equal maxima) at the maxima, else 0
     {
       const NoGradGuard constant;
       const auto [saved_x, saved_max] = c.saved<2>();
-      const Tensor mask = to(equal(saved_x, reshape(saved_max, plan.kept)), saved_x.dtype());
+      const Tensor mask = to(equal(saved_x, reshape(saved_max, plan.kept)), wide);
       share = div(mask, sum(mask, plan.axes, {.keepdim = true}));
     }
-    return Tensors{mul(share, reshape(dy, plan.kept))};
+    return Tensors{to(mul(share, reshape(to(dy, wide), plan.kept)), dy.dtype())};
   });
 }
 

@@ -294,6 +294,7 @@ TEST_CASE("calibrate_norms, fold_statistics: norms that they cannot fit are refu
   const auto model = with_weights_of(*old, [] { return two_norms("group:4"); });
   CHECK(error_of([&] { calibrate_norms(*model, *old, {}); }) ==
         "calibrate_norms: batches: expected at least one, got 0");
+  CHECK(error_of([&] { compare_norms(*model, *old, {}); }) == "compare_norms: batches: expected at least one, got 0");
 
   const auto before = copies_of(*model);
   const auto group = two_norms("group:2");

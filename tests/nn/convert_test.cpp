@@ -150,6 +150,30 @@ TEST_CASE("convert_norm: a norm without tensors gets the dtype of the model") {
   CHECK(net(random_tensor({2, 2, 3, 3}, 1)).dtype() == DType::float64);
 }
 
+TEST_CASE("convert_norm: running statistics stay in float32 beside weights of 16 bits") {
+  Sequential net{std::make_shared<Conv2d>(2, 4, 1), std::make_shared<BatchNorm2d>(4), std::make_shared<NoNorm>(4)};
+  randomize(net);
+  net.parameters_to(DType::bfloat16);
+  const NamedTensors before = net.state_dict();
+  convert_norm(net, "batch", "ghost_batch");
+  convert_norm(net, "none", "ghost_batch");
+  const NamedTensors after = net.state_dict();
+  for (size_t i = 0; i < before.size(); ++i) {
+    CAPTURE(before[i].first);
+    CHECK(after[i].first == before[i].first);
+    CHECK(after[i].second.dtype() == before[i].second.dtype());
+    CHECK(max_difference(after[i].second, before[i].second) == 0);
+  }
+  for (const auto& [name, parameter] : net.named_parameters()) {
+    CAPTURE(name);
+    CHECK(parameter.dtype() == DType::bfloat16);
+  }
+  for (const auto& [name, buffer] : net.named_buffers()) {
+    CAPTURE(name);
+    CHECK(buffer.dtype() != DType::bfloat16);
+  }
+}
+
 TEST_CASE("convert_norm: the weight of a global response norm, 0 at first, means nothing to other norms") {
   Sequential net{make_norm("grn", 4), make_norm("batch", 4)};
   convert_norm(net, "batch", "grn");
@@ -374,6 +398,10 @@ TEST_CASE("fold_batch_norm: errors leave the model as it was") {
   CHECK(error_of([&] {
           fold_batch_norm(untracked, random_tensor({1, 2, 3, 3}, 1, DType::float32));
         }) == "fold_batch_norm: model: expected running statistics in '1', got none");
+
+  CHECK(error_of([&] {
+          fold_batch_norm(net, zeros({0, 2, 4, 3}, {.dtype = DType::float64}));
+        }) == "fold_batch_norm: example: expected an image, got sizes [0, 2, 4, 3]");  // which would show no difference
 
   class Own : public Norm {  // says of itself what does not fit its three channels
    public:

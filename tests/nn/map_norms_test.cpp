@@ -191,6 +191,11 @@ TEST_CASE("StdConv2d, ScaledStdConv2d: convolutions with a standardized weight")
   CHECK(error_of([] { nn::StdConv2d(0, 6, 3); }) == "StdConv2d: channels: expected positive numbers, got in 0, out 6");
   CHECK(error_of([] { nn::ScaledStdConv2d(4, 6, 3, {.groups = 3}); }) ==
         "ScaledStdConv2d: groups: expected a divisor of in and out channels, got groups 3, in 4, out 6");
+  for (const char* kind : {"std_conv", "scaled_std_conv"}) {
+    CHECK(error_of([&] {
+            make_conv(kind, 4, 6, 3, {.groups = 0}, /* gamma= */ 1);
+          }).ends_with("StdConv2d: groups: expected a divisor of in and out channels, got groups 0, in 4, out 6"));
+  }
 }
 
 TEST_CASE("StdConv2d, ScaledStdConv2d: timm's bias and padding where they are not given") {

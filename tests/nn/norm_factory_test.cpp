@@ -201,6 +201,10 @@ TEST_CASE("norm factory: error texts") {
   CHECK(error("group:") == "norm: group: groups: expected a positive whole number, got ''");
   CHECK(error("group:0") == "norm: group: groups: expected a positive whole number, got '0'");
   CHECK(error("group/2x") == "norm: group: groups: expected a positive whole number, got '2x'");
+  for (const char* text : {"group:1000000000", "group/1000000000", "rms2d[groups=1000000000]"}) {
+    CAPTURE(text);
+    CHECK(error(text).ends_with(": groups: expected a whole number from 1 to 65536, got 1000000000"));
+  }
   CHECK(error("layer2d[statistics=stabel]") != "no error");
 }
 

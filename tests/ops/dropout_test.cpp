@@ -153,25 +153,31 @@ TEST_CASE("drop_path: gradients, once and twice, every layout, keeps the format,
 }
 
 TEST_CASE("dropout: the parts of a batch have the numbers of the whole, and so has what is drawn next") {
-  const Tensor x = random_tensor({7, 3, 5}, 1);
-  for (const bool path : {false, true}) {
-    const auto drop = [&](const Tensor& input, Generator& generator) {
-      return path ? drop_path(input, 0.4, true, generator) : dropout(input, 0.4, true, generator);
-    };
-    Generator of_whole(3);
-    const Tensor whole = drop(x, of_whole);
-    for (const auto& [first, images] : {std::pair<int64_t, int64_t>{0, 3}, {3, 4}, {2, 1}, {5, 0}}) {
-      const BatchPartGuard guard({.first = first, .images = images, .total = 7});
-      Generator generator(3);
-      const Tensor part = drop(narrow(x, 0, first, images), generator);
-      CHECK(part.to_vector<double>() == narrow(whole, 0, first, images).to_vector<double>());
-      CHECK(generator.offset() == of_whole.offset());
+  for (const DType dtype : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    for (const bool path : {false, true}) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(path);
+      const auto drop = [&](const Tensor& input, Generator& generator) {
+        return path ? drop_path(input, 0.4, true, generator) : dropout(input, 0.4, true, generator);
+      };
+      const Tensor x = random_tensor({7, 3, 5}, 1, dtype);
+      Generator of_whole(3);
+      const Tensor whole = drop(x, of_whole);
+      for (const auto& [first, images] : {std::pair<int64_t, int64_t>{0, 3}, {3, 4}, {2, 1}, {5, 0}}) {
+        const BatchPartGuard guard({.first = first, .images = images, .total = 7});
+        Generator generator(3);
+        const Tensor part = drop(narrow(x, 0, first, images), generator);
+        CHECK(part.dtype() == dtype);
+        CHECK(part.to_vector<double>() == narrow(whole, 0, first, images).to_vector<double>());
+        CHECK(generator.offset() == of_whole.offset());
+      }
     }
   }
   CHECK(current_batch_part() == nullptr);
   const BatchPartGuard guard({.first = 0, .images = 2, .total = 7});
-  CHECK(error_of([&] { drop_path(x, 0.5, true); }) ==
-        "drop_path: x: expected the 2 images of a part of a batch, got sizes [7, 3, 5]");
+  CHECK(error_of([&] {
+          drop_path(zeros({7, 3, 5}), 0.5, true);
+        }) == "drop_path: x: expected the 2 images of a part of a batch, got sizes [7, 3, 5]");
 }
 
 TEST_CASE("dropout: error texts") {

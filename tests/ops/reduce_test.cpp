@@ -453,6 +453,12 @@ TEST_CASE("mean: the gradient of 16-bit numbers is rounded once") {
   }
 }
 
+TEST_CASE("max: more equal maxima than float16 counts share a gradient") {
+  const Tensor x = ones({70'000}, {.dtype = DType::float16}).set_requires_grad();
+  max(x).backward(full({}, 7000, {.dtype = DType::float16}));
+  CHECK(x.grad().to_vector<double>() == full({70'000}, 0.1, {.dtype = DType::float16}).to_vector<double>());
+}
+
 TEST_CASE("reductions: the gradient of a channels_last tensor is channels_last") {
   const auto gradient_format = [](const std::function<Tensor(const Tensor&)>& f) {
     const Tensor x = copy_of(random_tensor({2, 3, 4, 5}, 1), kChannelsLast).set_requires_grad();
