@@ -137,23 +137,6 @@ TEST_CASE("augment: one pixel, and what leaves an image as it is") {
   CHECK(posterize(grey, 0).pixels == flat(3, 3, {0}).pixels);
 }
 
-TEST_CASE("augment: pad") {
-  const Image image = flat(2, 3, {1, 2, 3});
-  const Image padded = pad(image, 2, {9, 8, 7});
-  CHECK(padded.height == 6);
-  CHECK(padded.width == 7);
-  for (int64_t y = 0; y < 6; ++y) {
-    for (int64_t x = 0; x < 7; ++x) {
-      const bool inside = y >= 2 && y < 4 && x >= 2 && x < 5;
-      CHECK(int{padded.at(y, x, 0)} == (inside ? 1 : 9));
-      CHECK(int{padded.at(y, x, 2)} == (inside ? 3 : 7));
-    }
-  }
-  CHECK(pad(image, 0).pixels == image.pixels);
-  CHECK(error_of([&] { pad(image, -1); }) ==
-        "pad: padding: expected at least 0 and at most 134217728 pixels together, got -1 around 2 x 3");
-}
-
 TEST_CASE("augment: errors of image ops") {
   const Image image = flat(2, 2, {1, 2, 3});
   const double nan = std::numeric_limits<double>::quiet_NaN();
