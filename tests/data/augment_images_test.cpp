@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace norma;
@@ -53,11 +54,21 @@ Image moved(const Image& image, const Numbers& n, const AffineOptions& options) 
   return op(image, n.at(0), options);
 }
 
+/// One channel of the grey image, whose three are the same.
+Image without_color(Image image) {
+  const Image grey = adjust_saturation(std::move(image), 0);
+  Image result{.height = grey.height, .width = grey.width, .channels = 1, .pixels = {}};
+  for (size_t i = 0; i < grey.pixels.size(); i += static_cast<size_t>(grey.channels)) {
+    result.pixels.push_back(grey.pixels[i]);
+  }
+  return result;
+}
+
 const std::map<std::string, ColorOp> kColorOps = {
     {"invert", plain<invert>},
     {"autocontrast", plain<autocontrast>},
     {"equalize", plain<equalize>},
-    {"to_grey", plain<to_grey>},
+    {"to_grey", plain<without_color>},
     {"hflip", plain<hflip>},
     {"vflip", plain<vflip>},
     {"posterize", [](const Image& image, const Numbers& n) { return posterize(image, static_cast<int64_t>(n.at(0))); }},
