@@ -203,8 +203,11 @@ std::optional<Recipe> recipe_in(const Checkpoint& checkpoint) {
 /// Throws Error for checkpoints of other networks, which may have tensors of the same names and sizes.
 void check_same_model(const std::filesystem::path& file, const Checkpoint& checkpoint,
                       const std::filesystem::path& first_file, const Checkpoint& first) {
+  const auto norm = [](const Checkpoint& of) {
+    return of.norm.empty() && models::is_built_in(of.model_name) ? models::own_norm(of.model_name) : of.norm;
+  };
   for (const auto& [name, text, expected] :
-       {std::tuple("model", checkpoint.model_name, first.model_name), {"norm", checkpoint.norm, first.norm}}) {
+       {std::tuple("model", checkpoint.model_name, first.model_name), {"norm", norm(checkpoint), norm(first)}}) {
     check(text == expected, kAverage, "{}: {}: expected '{}', as in {}, got '{}'", file.string(), name,
           excerpt(expected), first_file.string(), excerpt(text));
   }
