@@ -85,8 +85,10 @@ int run(const State& state) {
   }
   train::convert_model(*model, precision);  // before the weights arrive, so that float64 ones keep all their digits
   model->to(format);
-  if (const std::string line = train::load_model_weights("run", *model, recipe, state.weights,
-                                                         train::load_weights(state.weights, state.of_file));
+  train::WeightsOptions of_file = state.of_file;
+  of_file.model = recipe.model;
+  const train::LoadedWeights weights = train::load_weights(state.weights, of_file);
+  if (const std::string line = train::load_model_weights("run", *model, recipe, state.weights, weights);
       !line.empty()) {
     train::say("{}\n", line);
   }

@@ -95,18 +95,26 @@ class ClassSubset final : public Subset {
   }
 
   int64_t load(int64_t index, Image& image) const override {
-    // Where an image cannot be decoded, the next one may come in its place (DatasetOptions::skip_bad_images), of any
-    // class.
-    auto number = numbers_.find(Subset::load(index, image));
-    for (int64_t other = index + 1; number == numbers_.end() && other < index + info_.size; ++other) {
-      number = numbers_.find(Subset::load(other % info_.size, image));
-    }
-    check(number != numbers_.end(), info_.name, "classes: none of the {} images can be decoded", info_.size);
-    return number->second;
+    return numbered(index, [&](int64_t at) { return Subset::load(at, image); });
+  }
+  int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const override {
+    return numbered(index, [&](int64_t at) { return Subset::load_window(at, choose, image, window); });
   }
   [[nodiscard]] int64_t label(int64_t index) const override { return numbers_.at(Subset::label(index)); }
 
  private:
+  /// The new number of the class that `load_at` returns for an image. Where an image cannot be decoded, the next one
+  /// may come in its place (DatasetOptions::skip_bad_images), of any class.
+  template <class LoadAt>
+  int64_t numbered(int64_t index, LoadAt&& load_at) const {
+    auto number = numbers_.find(load_at(index));
+    for (int64_t other = index + 1; number == numbers_.end() && other < index + info_.size; ++other) {
+      number = numbers_.find(load_at(other % info_.size));
+    }
+    check(number != numbers_.end(), info_.name, "classes: none of the {} images can be decoded", info_.size);
+    return number->second;
+  }
+
   std::map<int64_t, int64_t> numbers_;
 };
 

@@ -318,7 +318,7 @@ void write_timm_vit(Parts& parts, const std::string& name, const models::ModelOp
   const auto patches = static_cast<double>(tensor_of(state, "pos_embed").size(1) - 1);
   parts.arguments.push_back(fmt::format("img_size={}", patch * std::lround(std::sqrt(patches))));
   parts.arguments.push_back(fmt::format("patch_size={}", patch));
-  if (tensor_of(state, "fc_norm.weight").defined()) {
+  if (options.global_pool == "avg" || tensor_of(state, "fc_norm.weight").defined()) {  // a norm may have no weight
     parts.arguments.emplace_back("global_pool=\"avg\"");
   }
   if (tensor_of(state, "blocks.0.ls1.gamma").defined()) {

@@ -6,6 +6,7 @@
 #include "base/parse_number.h"
 #include "data/json.h"
 #include "data/tensor_file.h"
+#include "models/registry.h"
 #include "ops/shape/copy.h"
 
 #include <fmt/format.h>
@@ -189,6 +190,7 @@ LoadedWeights load_weights(const std::filesystem::path& file, const WeightsOptio
   data::Safetensors content = of_pytorch ? data::load_pytorch_file(file) : data::load_safetensors(file);
   LoadedWeights result;
   bool averages = options.use_ema;
+  bool own = false;  // of a registered network, of which a known one may be a part
   if (!of_pytorch) {
     result.metadata = std::move(content.metadata);
   }
@@ -198,12 +200,17 @@ LoadedWeights load_weights(const std::filesystem::path& file, const WeightsOptio
           "{}: expected averages of the weights (norma train --model-ema), got none", file.string());
     content.tensors = averages ? std::move(parts.ema) : std::move(parts.model);
     averages = false;
+    own = options.prefix.empty() && !options.model.empty() && !models::is_built_in(options.model) &&
+          result.metadata["model"] == options.model;
   }
   const std::string others = excerpt_list(content.left_out);
   check(!content.tensors.empty(), kOp, "{}: expected tensors, got none{}{}", file.string(),
         others.empty() ? "" : ", beside ", others);
-  models::FoundWeights found = models::find_weights(
-      file.string(), content.tensors, {.averages = averages, .has_dicts = of_pytorch, .prefix = options.prefix});
+  models::FoundWeights found =
+      own ? models::FoundWeights{.tensors = content.tensors,
+                                 .in_file = mapped(content.tensors, [](const auto& x) { return x.first; })}
+          : models::find_weights(file.string(), content.tensors,
+                                 {.averages = averages, .has_dicts = of_pytorch, .prefix = options.prefix});
   for (size_t i = 0; i < found.tensors.size(); ++i) {
     auto& [name, x] = found.tensors[i];
     if (nn::is_counter(name) && is_floating(x.dtype())) {  // of a network whose every tensor was halved

@@ -67,6 +67,7 @@ std::map<std::string, std::string> weights_metadata(const std::filesystem::path&
 struct WeightsOptions {
   bool use_ema = false;  ///< their moving averages
   std::string prefix;    ///< a part of what stands before their names, where a file has several networks; "": any
+  std::string model;     ///< the network they are for; if registered, its own checkpoint is taken under its own names
 };
 
 /// A network's weights, as load_weights() finds them in a file.

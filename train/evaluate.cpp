@@ -113,6 +113,8 @@ Evaluation evaluate_all(nn::Module& model, data::Loader& batches, const Precisio
       labels = batch->labels.to_vector<int64_t>();
       answers = argmax(logits, 1).to_vector<int64_t>();
       for (size_t i = 0; i < labels.size(); ++i) {
+        check(labels[i] >= 0 && labels[i] < logits.size(1), "evaluate",
+              "labels: expected classes in [0, {}), as the network has, got {}", logits.size(1), labels[i]);
         sums.right[static_cast<size_t>(batch->first) + i] = answers[i] == labels[i] ? 1 : 0;
       }
       sums.has_top = logits.size(1) > kTop;

@@ -203,8 +203,11 @@ std::optional<Recipe> recipe_in(const Checkpoint& checkpoint) {
 /// Throws Error for checkpoints of other networks, which may have tensors of the same names and sizes.
 void check_same_model(const std::filesystem::path& file, const Checkpoint& checkpoint,
                       const std::filesystem::path& first_file, const Checkpoint& first) {
+  const auto norm = [](const Checkpoint& of) {
+    return of.norm.empty() && models::is_built_in(of.model_name) ? models::own_norm(of.model_name) : of.norm;
+  };
   for (const auto& [name, text, expected] :
-       {std::tuple("model", checkpoint.model_name, first.model_name), {"norm", checkpoint.norm, first.norm}}) {
+       {std::tuple("model", checkpoint.model_name, first.model_name), {"norm", norm(checkpoint), norm(first)}}) {
     check(text == expected, kAverage, "{}: {}: expected '{}', as in {}, got '{}'", file.string(), name,
           excerpt(expected), first_file.string(), excerpt(text));
   }
@@ -386,13 +389,15 @@ std::string load_model_weights(std::string_view op, nn::Module& model, const Rec
 std::shared_ptr<nn::Module> load_network(std::string_view op, Recipe& recipe, int64_t classes,
                                          const std::filesystem::path& file, const WeightsOptions& options,
                                          const std::function<void(const std::string&)>& say) {
-  const LoadedWeights given = load_weights(file, options);
+  const bool built_in = models::is_built_in(recipe.model);
+  const LoadedWeights given =
+      load_weights(file, {.use_ema = options.use_ema, .prefix = options.prefix, .model = recipe.model});
   const std::string network = models::recognize_model(given.tensors);
-  check(network == models::network_of(recipe.model) || !models::is_built_in(recipe.model), kOp,
+  check(network == models::network_of(recipe.model) || !built_in, kOp,
         "{}: expected those of this {}, got a file {}, with the tensors {}", file.string(), recipe.model,
         origin_of(given, recipe.model), excerpt_list(given.in_file));
   for (const auto& [name, x] : given.tensors) {
-    if (x.rank() == 2 && x.size(0) != classes &&
+    if (built_in && x.rank() == 2 && x.size(0) != classes &&
         (name == "fc.weight" || name == "head.fc.weight" || name == "head.weight")) {
       fail(kOp, "{}: expected a classifier of {} classes, got one of {}; --num-classes says how many the file has",
            file.string(), classes, x.size(0));
@@ -418,7 +423,8 @@ std::string load_initial_weights(nn::Module& model, const Recipe& recipe) {
   const bool strict = recipe.strict;
   return load_model_weights(
       "initial-checkpoint", model, recipe, recipe.initial_checkpoint,
-      load_weights(recipe.initial_checkpoint, {.use_ema = recipe.use_ema, .prefix = recipe.weights_prefix}),
+      load_weights(recipe.initial_checkpoint,
+                   {.use_ema = recipe.use_ema, .prefix = recipe.weights_prefix, .model = recipe.model}),
       {.start_values = !strict, .reset_head = recipe.reset_head, .others = !strict});
 }
 
@@ -436,7 +442,8 @@ Checkpoint average_checkpoints(const std::vector<std::filesystem::path>& files, 
           first.step < 0 ? "weights only" : "a checkpoint", files.front().string(),
           first.step < 0 ? "a checkpoint" : "weights only");
     check_same_model(file, described, files.front(), first);
-    const data::NamedTensors tensors = load_weights(file, options).tensors;
+    const data::NamedTensors tensors =
+        load_weights(file, {.use_ema = options.use_ema, .prefix = options.prefix, .model = first.model_name}).tensors;
     check_finite(kAverage, file.string(), tensors);
     ByName by_name(tensors.begin(), tensors.end());
     if (sums.empty()) {

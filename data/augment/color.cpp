@@ -61,6 +61,7 @@ void check_factor(const char* op, const Image& image, double factor) {
   check_range(op, "factor", factor, kAdjustFactor);
 }
 
+/// Of ITU-R 601-2, 0.299 R + 0.587 G + 0.114 B in units of 2^-16, rounded: Image.convert("L").
 uint8_t luminance(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
@@ -258,19 +259,6 @@ Image adjust_hue(Image image, double factor) {
     }
   }
   return image;
-}
-
-Image to_grey(Image image) {
-  check_image("to_grey", image);
-  if (image.channels == 1) {
-    return image;
-  }
-  Image result{.height = image.height, .width = image.width, .channels = 1, .pixels = {}};
-  result.pixels.reserve(static_cast<size_t>(image.height * image.width));
-  for (size_t i = 0; i < image.pixels.size(); i += 3) {
-    result.pixels.push_back(luminance(image.pixels.data() + i));
-  }
-  return result;
 }
 
 void check_color_jitter(std::string_view op, const ColorJitterOptions& options) {

@@ -51,10 +51,6 @@ Image adjust_sharpness(Image image, double factor);
 /// Throws Error unless factor is from -0.5 to 0.5.
 Image adjust_hue(Image image, double factor);
 
-/// The grey image of ITU-R 601-2 luminance, 0.299 R + 0.587 G + 0.114 B in units of 2^-16, rounded: Image.convert("L").
-/// A grey image stays.
-Image to_grey(Image image);
-
 /// Limits of torchvision's ColorJitter. An adjustment with 0 is left out.
 struct ColorJitterOptions {
   double brightness = 0;  ///< the factor is drawn evenly from [max(0, 1 - brightness), 1 + brightness]

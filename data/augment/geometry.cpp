@@ -235,20 +235,4 @@ Image vflip(Image image) {
   return image;
 }
 
-Image pad(const Image& image, int64_t padding, const Color& fill) {
-  check_image("pad", image);
-  check(padding >= 0 && padding <= kMaxImagePixels &&
-            (image.height + 2 * padding) <= kMaxImagePixels / (image.width + 2 * padding),
-        "pad", "padding: expected at least 0 and at most {} pixels together, got {} around {} x {}", kMaxImagePixels,
-        padding, image.height, image.width);
-  Image result;
-  fill_with(fill, image.height + 2 * padding, image.width + 2 * padding, image.channels, result);
-  const int64_t row_bytes = image.width * image.channels;
-  for (int64_t y = 0; y < image.height; ++y) {
-    std::copy_n(image.pixels.begin() + y * row_bytes, row_bytes,
-                result.pixels.begin() + ((y + padding) * result.width + padding) * image.channels);
-  }
-  return result;
-}
-
 }  // namespace norma::data

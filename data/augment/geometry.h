@@ -47,8 +47,4 @@ Image hflip(Image image);
 /// Swaps top and bottom: torchvision's vflip.
 Image vflip(Image image);
 
-/// Adds `padding` pixels of the color `fill` on each side: torchvision's pad. Throws Error for a negative padding, and
-/// when the result has more than 2^27 pixels.
-Image pad(const Image& image, int64_t padding, const Color& fill = {0, 0, 0});
-
 }  // namespace norma::data

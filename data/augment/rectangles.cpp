@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/nearest_name.h"
 #include "data/kept.h"
-#include "data/resize.h"
 
 #include <algorithm>
 #include <cmath>
@@ -56,15 +55,6 @@ Rectangle draw_resized_crop(Draw& draw, int64_t height, int64_t width, const Ran
   window.top = (height - window.height) / 2;
   window.left = (width - window.width) / 2;
   return window;
-}
-
-Image random_crop(const Image& image, int64_t height, int64_t width, Draw& draw, const RandomCropOptions& options) {
-  const Image padded = options.padding == 0 ? image : pad(image, options.padding, options.fill);
-  check_image("random_crop", padded);
-  check(height >= 1 && height <= padded.height && width >= 1 && width <= padded.width, "random_crop",
-        "sizes: expected at least 1 and at most {} x {}, got {} x {}", padded.height, padded.width, height, width);
-  const int64_t top = draw.integer(0, padded.height - height);
-  return crop(padded, top, draw.integer(0, padded.width - width), height, width);
 }
 
 std::vector<std::string> erasing_mode_names() {

@@ -33,15 +33,6 @@ void check_random_resized_crop(const char* op, const RandomResizedCropOptions& o
 /// below 1.
 Rectangle draw_resized_crop(Draw& draw, int64_t height, int64_t width, const RandomResizedCropOptions& options = {});
 
-struct RandomCropOptions {
-  int64_t padding = 0;  ///< pixels added on each side before the window is cut out
-  Color fill = {0, 0, 0};
-};
-
-/// Cuts out height x width pixels at a place drawn evenly: torchvision's RandomCrop. Throws Error when the padded image
-/// is smaller.
-Image random_crop(const Image& image, int64_t height, int64_t width, Draw& draw, const RandomCropOptions& options = {});
-
 inline constexpr Range<int64_t> kErasingCount{1, 100};
 
 /// The values that replace the erased pixels.

@@ -186,29 +186,6 @@ TEST_CASE("random_resized_crop: ratios beyond all sizes") {
   }
 }
 
-TEST_CASE("random_crop: every window of the padded image comes") {
-  const Image image = picture(3, 4, 3);
-  const Image padded = pad(image, 1, {5, 6, 7});
-  std::map<std::vector<uint8_t>, int> counts;
-  for (int i = 0; i < 2000; ++i) {
-    Draw draw = draw_of(i);
-    ++counts[random_crop(image, 3, 4, draw, {.padding = 1, .fill = {5, 6, 7}}).pixels];
-  }
-  CHECK(counts.size() == 9);
-  std::vector<uint8_t> corner;
-  for (int64_t y = 0; y < 3; ++y) {
-    for (int64_t x = 0; x < 4; ++x) {
-      for (int64_t c = 0; c < 3; ++c) {
-        corner.push_back(padded.at(y, x, c));
-      }
-    }
-  }
-  CHECK(counts[corner] > 140);  // of 222; the standard deviation is 14
-  Draw draw = draw_of(0);
-  CHECK(error_of([&] { random_crop(image, 6, 3, draw, {.padding = 1}); }) ==
-        "random_crop: sizes: expected at least 1 and at most 5 x 6, got 6 x 3");
-}
-
 TEST_CASE("color_jitter: factors, order and result") {
   const ColorJitterOptions options{.brightness = 0.4, .contrast = 1.5, .saturation = 0, .hue = 0.1};
   const auto factor = [&](size_t i) {

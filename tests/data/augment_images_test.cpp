@@ -14,6 +14,7 @@
 #include <limits>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 using namespace norma;
@@ -53,11 +54,21 @@ Image moved(const Image& image, const Numbers& n, const AffineOptions& options) 
   return op(image, n.at(0), options);
 }
 
+/// One channel of the grey image, whose three are the same.
+Image without_color(Image image) {
+  const Image grey = adjust_saturation(std::move(image), 0);
+  Image result{.height = grey.height, .width = grey.width, .channels = 1, .pixels = {}};
+  for (size_t i = 0; i < grey.pixels.size(); i += static_cast<size_t>(grey.channels)) {
+    result.pixels.push_back(grey.pixels[i]);
+  }
+  return result;
+}
+
 const std::map<std::string, ColorOp> kColorOps = {
     {"invert", plain<invert>},
     {"autocontrast", plain<autocontrast>},
     {"equalize", plain<equalize>},
-    {"to_grey", plain<to_grey>},
+    {"to_grey", plain<without_color>},
     {"hflip", plain<hflip>},
     {"vflip", plain<vflip>},
     {"posterize", [](const Image& image, const Numbers& n) { return posterize(image, static_cast<int64_t>(n.at(0))); }},
@@ -135,23 +146,6 @@ TEST_CASE("augment: one pixel, and what leaves an image as it is") {
   CHECK(adjust_hue(grey, 0.4).pixels == grey.pixels);
   CHECK(adjust_saturation(grey, 0).pixels == grey.pixels);
   CHECK(posterize(grey, 0).pixels == flat(3, 3, {0}).pixels);
-}
-
-TEST_CASE("augment: pad") {
-  const Image image = flat(2, 3, {1, 2, 3});
-  const Image padded = pad(image, 2, {9, 8, 7});
-  CHECK(padded.height == 6);
-  CHECK(padded.width == 7);
-  for (int64_t y = 0; y < 6; ++y) {
-    for (int64_t x = 0; x < 7; ++x) {
-      const bool inside = y >= 2 && y < 4 && x >= 2 && x < 5;
-      CHECK(int{padded.at(y, x, 0)} == (inside ? 1 : 9));
-      CHECK(int{padded.at(y, x, 2)} == (inside ? 3 : 7));
-    }
-  }
-  CHECK(pad(image, 0).pixels == image.pixels);
-  CHECK(error_of([&] { pad(image, -1); }) ==
-        "pad: padding: expected at least 0 and at most 134217728 pixels together, got -1 around 2 x 3");
 }
 
 TEST_CASE("augment: errors of image ops") {

@@ -8,6 +8,7 @@
 #include "data/resize.h"
 #include "data/safetensors.h"
 #include "data/survey.h"
+#include "data/transform.h"
 #include "paths.h"
 
 #include <doctest/doctest.h>
@@ -114,8 +115,12 @@ std::vector<std::pair<std::string, Augment>> augmentations() {
        }},
       {"shift",
        [](const Image& image, int64_t i) {
-         Draw draw = draw_of(i, DrawFor::crop);
-         return random_crop(image, kSide, kSide, draw, {.padding = 4});
+         const Transform transform(
+             {.channels = 3, .height = kSide, .width = kSide, .mean = {0, 0, 0}, .std = {1, 1, 1}},
+             {.image_size = kSide, .augment = true, .crop_padding = 4, .flip = false});
+         Image result = image;
+         transform.apply(image, {.seed = 11, .epoch = 2, .index = i}, result.pixels.data(), {1, kSide * 3, 3});
+         return result;
        }},
       {"hflip",
        [](const Image& image, int64_t i) {

@@ -96,6 +96,11 @@ TEST_CASE("class_subset: the images of some classes in the order of the dataset,
       CHECK(part->label(number) == part->load(number, image));
       shapes->load(i, original);
       CHECK(image.pixels == original.pixels);
+      Rectangle window;
+      const auto choose = [](int64_t height, int64_t) { return Rectangle{1, 2, height / 2, 3}; };
+      CHECK(part->load_window(number, choose, image, window) == part->label(number));
+      CHECK(image.pixels == original.pixels);
+      CHECK(window.height == original.height / 2);
       ++number;
     }
   }

@@ -81,6 +81,9 @@ std::vector<Case> cases() {
       {.model = "vit_tiny_patch16_224",
        .options = {
            .num_classes = 5, .layer_scale = 0.1, .image_size = 64, .global_pool = "avg", .qk_norm = "layer2d"}});
+  all.push_back(
+      {.model = "vit_tiny",
+       .options = {.num_classes = 5, .norm = "layer2d[affine=false]", .image_size = 64, .global_pool = "avg"}});
   all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 64, .qkv_bias = false}});
   all.push_back({.model = "vit_tiny", .options = {.num_classes = 5, .image_size = 64, .qk_norm = "rms2d"}});
   for (const char* const norm : {"rms2d", "simple2d", "dyt", "derf", "seednorm", "none", "layer2d[bias=false]"}) {
@@ -166,6 +169,10 @@ TEST_CASE("torch: norms, stems and scales in the words of the libraries") {
   const models::ModelOptions pooled{.layer_scale = 1, .global_pool = "avg", .qk_norm = "layer2d"};
   CHECK(says({.model = "vit_tiny", .options = pooled},
              "img_size=224, patch_size=16, global_pool=\"avg\", init_values=1e-5, qk_norm=True)\n"));
+  for (const char* const norm : {"none", "layer2d[affine=false]"}) {  // which leave nothing of fc_norm in the weights
+    CHECK(says({.model = "vit_tiny", .options = {.norm = norm, .image_size = 32, .global_pool = "avg"}},
+               "norm_layer=norm, img_size=32, patch_size=16, global_pool=\"avg\")\n"));
+  }
   const std::string rms = "setattr(block.attn, key, qk_norm(block.attn.head_dim))";
   models::ModelOptions other{.image_size = 32, .qk_norm = "rms2d", .initialize = false};
   CHECK(says({.model = "vit_tiny", .options = other}, rms));

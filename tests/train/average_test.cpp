@@ -84,6 +84,12 @@ TEST_CASE("average: what differs is named") {
         "average: " + b + ": tensor 'z': " + a + " has none of this name");
   CHECK(error([](Checkpoint& c) { c.model_name = "resnet50"; }) ==
         "average: " + b + ": model: expected 'resnet18', as in " + a + ", got 'resnet50'");
+  CHECK(error([](Checkpoint& c) {
+          c.norm = "batch";  // as its own norm is
+          c.options["recipe"] = R"({"norm": "batch"})";
+        }) == "no error");
+  CHECK(error([](Checkpoint& c) { c.norm = "group"; }) ==
+        "average: " + b + ": norm: expected 'batch', as in " + a + ", got 'group'");
   // Networks of the same tensors that compute something else.
   CHECK(error([](Checkpoint& c) { c.options["recipe"] = R"({"conv_layer": "std_conv"})"; }) ==
         "average: " + b + ": conv-layer: expected 'conv', as in " + a + ", got 'std_conv'");

@@ -2,10 +2,12 @@
 
 #include "core/factory.h"
 #include "core/tape.h"
+#include "error_text.h"
 #include "ops/shape/view.h"
 #include "session/evaluation_report.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +22,7 @@
 #include "session/interrupt.h"
 
 using namespace norma;
+using norma::test::error_of;
 
 namespace {
 
@@ -99,24 +102,35 @@ class Ranked : public nn::Module {
   int64_t image_ = 0;
 };
 
-/// Ten images of the first of seven classes.
+/// Ten images of the first of seven classes, or with another label.
 class FirstOfSeven : public TenPixels {
  public:
-  FirstOfSeven() {
+  explicit FirstOfSeven(int64_t label = 0) : label_(label) {
     info_ = TenPixels::info();
     info_.class_names = {"a", "b", "c", "d", "e", "f", "g"};
   }
   [[nodiscard]] const data::DatasetInfo& info() const override { return info_; }
   int64_t load(int64_t index, data::Image& image) const override {
     TenPixels::load(index, image);
-    return 0;
+    return label_;
   }
 
  private:
   data::DatasetInfo info_;
+  int64_t label_;
 };
 
 }  // namespace
+
+TEST_CASE("evaluate: a label that is no class of the network is an error") {
+  for (const int64_t label : {7, 1000, -1, -100}) {
+    Ranked model;
+    const auto dataset = std::make_shared<FirstOfSeven>(label);
+    data::Loader batches(dataset, data::Transform(dataset->info(), {.image_size = 1, .channels = 1}), {});
+    CHECK(error_of([&] { train::evaluate(model, batches); }) ==
+          fmt::format("evaluate: labels: expected classes in [0, 7), as the network has, got {}", label));
+  }
+}
 
 TEST_CASE("evaluate: top-5 counts labels with fewer than five larger logits") {
   Ranked model;

@@ -6,7 +6,9 @@
 #include "files.h"
 #include "models/registry.h"
 #include "models/state_dict_names.h"
+#include "nn/layers.h"
 #include "nn/norm/factory.h"
+#include "nn/sequential.h"
 #include "session/trainer.h"
 #include "small_runs.h"
 #include "support.h"
@@ -351,6 +353,37 @@ TEST_CASE("weights: what a vit's recipe leaves open, its file says") {
             "weights: {}: expected a classifier of 7 classes, got one of 10; --num-classes says how many the file "
             "has",
             file));
+}
+
+TEST_CASE("weights: a registered network has its own names, though a known one is a part of it") {
+  models::register_model("resnet_and_head", {.make = [](const models::ModelOptions& given) {
+                           auto network = std::make_shared<nn::Sequential>();
+                           network->push_back(models::create_model("resnet18", {.num_classes = 16}));
+                           network->push_back(std::make_shared<nn::Linear>(16, given.num_classes));
+                           return network;
+                         }});
+  const TemporaryFolder folder;
+  const std::string file = (folder / "x.safetensors").string();
+  const nn::NamedTensors weights = weights_of("resnet_and_head", {.num_classes = 10});
+  save_checkpoint(file, {.model = weights, .model_name = "resnet_and_head"});
+
+  Recipe recipe = small_recipe("resnet_and_head");
+  std::string said;
+  const auto say = [&](const std::string& line) { said += line; };
+  const auto state = state_of(*load_network("eval", recipe, 10, file, {}, say));
+  CHECK(said.empty());
+  const Checkpoint mean = average_checkpoints({file});
+  CHECK(mean.model.size() == weights.size());
+  const std::map<std::string, Tensor> averaged(mean.model.begin(), mean.model.end());
+  for (const auto& [name, x] : weights) {
+    CAPTURE(name);
+    CHECK(max_difference(state.at(name), x) == 0);
+    REQUIRE(averaged.contains(name));
+    CHECK(max_difference(averaged.at(name), x) == 0);
+  }
+  // The known network is still to be had.
+  recipe = small_recipe("resnet18");
+  CHECK_NOTHROW(load_network("eval", recipe, 16, file, {}, say));
 }
 
 TEST_CASE("weights: a recipe names the option of a norm that nobody knows") {
