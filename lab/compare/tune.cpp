@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <numeric>
 #include <optional>
@@ -56,7 +57,12 @@ Trial try_rate(const Comparison& comparison, const Settings& settings, double fa
     });
     const train::TrainResult result = trainer->run();
     if (result.finished) {
-      trial.loss = final_loss(result.losses);
+      const double loss = final_loss(result.losses);
+      if (std::isfinite(loss)) {
+        trial.loss = loss;
+      } else {
+        trial.reason = "a step near its end was left out, as its loss is not finite";
+      }
     }
   } catch (const std::exception& e) {
     train::rethrow_unless_agreed(*options.group);

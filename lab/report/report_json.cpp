@@ -196,7 +196,7 @@ Tuning tuning_from_json(const nlohmann::json& json, const std::string& where) {
     check_range(where, "lr", trial.lr,
                 norma::Range<double>{.low = 0, .high = std::numeric_limits<double>::max(), .with_low = false});
     if (one.contains("loss")) {
-      trial.loss = data::json_field<double>(where, one, "loss");
+      trial.loss = data::json_field<std::optional<double>>(where, one, "loss");  // null: not finite, in older files
     } else {
       trial.reason = data::json_field<std::string>(where, one, "reason");
     }
