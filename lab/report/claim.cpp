@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <utility>
@@ -168,7 +167,7 @@ Expectation with_axis_values(const Comparison& comparison, Expectation expected)
   }
   if (!expected.axis.empty() && expected.at.empty() && !values.empty()) {
     const auto [least, most] = std::ranges::minmax_element(values, {}, [&](const std::string& value) {
-      const double number = std::strtod(value.c_str(), nullptr);
+      const double number = parse_number<double>(value).value_or(0);
       return expected.axis == "train-images" && number == 0 ? std::numeric_limits<double>::infinity() : number;
     });
     expected.at = *least;

@@ -84,6 +84,10 @@ TEST_CASE("study file: what a claim expects") {
   CHECK(values.norm == "batch");
   CHECK(values.with == std::map<std::string, std::string>{{"lr", "0.05"}, {"opt", "sgd"}});
   CHECK(values.reference_with == std::map<std::string, std::string>{{"lr", "0.2"}, {"opt", "muon"}});
+  const Expectation others = expected("batch lr=5e-4 weight-decay=2e-2 = batch lr=2.0e-3 weight-decay=0.080");
+  CHECK(others.with == std::map<std::string, std::string>{{"lr", "0.0005"}, {"weight-decay", "0.02"}});
+  CHECK(others.reference_with == std::map<std::string, std::string>{{"lr", "0.002"}, {"weight-decay", "0.08"}});
+  CHECK(expected("dyt > layer2d, weight-decay 2e-2 beside 8e-2").at == "0.02");
   const Expectation growth = expected("growth: batch norm-placement=peri < batch norm-placement=pre");
   CHECK(growth.sign == Sign::less);
   CHECK(growth.measure == Expectation::Measure::growth);
@@ -131,6 +135,9 @@ TEST_CASE("study file: what is no study is an error that says where") {
   CHECK(wrong("batch much = batch") == "study: my.toml:14:10: expect: expected axis=value behind a norm, got 'much'");
   CHECK(wrong("batch optt=1 = batch optt=2") ==
         "study: my.toml:14:10: expect: unknown axis 'optt'; did you mean 'opt'?");
+  CHECK(wrong("batch lr=x = batch lr=1") == "study: my.toml:14:10: expect: lr: expected a number, got 'x'");
+  CHECK(wrong("dyt > batch, weight-decay 0 beside much") ==
+        "study: my.toml:14:10: expect: weight-decay: expected a value of that option, got 'much'");
   CHECK(wrong("dyt > batch, opt muon") ==
         "study: my.toml:14:10: expect: expected an axis with two values, as 'opt adamw beside muon', behind the comma, "
         "got 'dyt > batch, opt muon'");
