@@ -1,6 +1,7 @@
 #include "lab/compare/comparison.h"
 
 #include "base/error.h"
+#include "base/excerpt.h"
 #include "core/allocator.h"
 #include "data/json.h"
 #include "lab/bench/spread.h"
@@ -462,7 +463,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     } catch (const std::exception& e) {
       train::rethrow_unless_agreed(*options.group);
       cell.state = CellState::failed;
-      cell.reason = e.what();
+      cell.reason = plain_text(e.what());
       cell.from_outside = is_from_outside(e);
       if (!options.quiet) {
         train::say("{}  failed: {}\n", label, cell.reason);

@@ -1,5 +1,6 @@
 #include "lab/compare/comparison.h"
 
+#include "base/excerpt.h"
 #include "core/allocator.h"
 #include "lab/compare/timing.h"
 #include "session/output.h"
@@ -66,7 +67,7 @@ Trial try_rate(const Comparison& comparison, const Settings& settings, double fa
     }
   } catch (const std::exception& e) {
     train::rethrow_unless_agreed(*options.group);
-    trial.reason = e.what();
+    trial.reason = plain_text(e.what());
   }
   allocator(default_device()).empty_cache();
   return trial;

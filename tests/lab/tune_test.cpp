@@ -34,7 +34,7 @@ ComparisonOptions tuned(const std::filesystem::path& output, std::vector<std::st
 class Refusing : public nn::Module {
  public:
   Tensor forward(const Tensor& x) override {
-    check(!grad_enabled(), "refusing", "no gradient");
+    check(!grad_enabled(), "refusing", "no gradient for {}", "\xff");
     return x.detach();
   }
   [[nodiscard]] std::string name() const override { return "Refusing"; }
@@ -122,7 +122,8 @@ TEST_CASE("tune: a trial that fails is a result") {
   run_comparison(comparison, options);
   REQUIRE(comparison.tunings.size() == 1);
   CHECK(comparison.tunings[0].trials.size() == 5);
-  CHECK(comparison.tunings[0].trials[2].reason == "refusing: no gradient");
+  CHECK(comparison.tunings[0].trials[2].reason == "refusing: no gradient for ?");
+  CHECK(comparison.cells[0].reason == "refusing: no gradient for ?");
   CHECK(comparison.cells[0].state == CellState::failed);
 }
 
