@@ -34,7 +34,9 @@ def _words(options: dict[str, Any]) -> list[str]:
         if value is True or value is False:
             words.append(f"{option}={str(value).lower()}")
         elif value is not None:
-            words += [option, ",".join(_values(value))]
+            items = _values(value)
+            for word in items if name == "plugin" else [",".join(items)]:  # a file's name may have commas
+                words += [option, word]
     return words
 
 
