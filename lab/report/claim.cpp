@@ -276,10 +276,11 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
 std::string accuracies_by(const std::string& axis, const Comparison& comparison) {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;  // and the norms there
   for (const Row& row : summarize(comparison)) {
-    if (row.finished == 0) {
+    const std::string value = value_on(row, axis);
+    if (row.finished == 0 || value.empty()) {  // a comparison with one value has no axis
       continue;
     }
-    entry_of(values, row.option(axis))
+    entry_of(values, value)
         .push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
                                format_spread(row.accuracy, 1, /* factor= */ 100)));
   }

@@ -65,6 +65,14 @@ std::string value_word(const std::string& place, const std::string& axis, const 
   return items.empty() ? train::kNone : items.front();
 }
 
+void check_axis(const std::string& place, const std::string& name, bool or_lr) {
+  auto known = mapped(option_axes(), [](const OptionAxis& axis) { return std::string(axis.option); });
+  if (or_lr) {
+    known.emplace_back("lr");
+  }
+  check(is_in(known, name), kOp, "{}: {}", place, unknown_name("axis", name, known));
+}
+
 // --- what a claim expects ---------------------------------------------------------------------------------------
 
 /// Reads "batch lr=0.05 = batch lr=0.0125", "training loss: …", "derf > rms2d, opt adamw beside muon", "batch fails".
@@ -124,14 +132,6 @@ class ExpectationReader {
     return found == kSigns.end() ? std::nullopt : std::optional(found->second);
   }
 
-  void check_axis(const std::string& name, bool or_lr) const {
-    auto known = mapped(option_axes(), [](const OptionAxis& axis) { return std::string(axis.option); });
-    if (or_lr) {
-      known.emplace_back("lr");
-    }
-    check(is_in(known, name), kOp, "{}: expect: {}", place_, unknown_name("axis", name, known));
-  }
-
   /// The word that a comparison has for this value: 5e-2 and 0.05 are one.
   [[nodiscard]] std::string value_of(const std::string& axis, const std::string& word) const {
     const std::string op = fmt::format("{}: {}: expect", kOp, place_);
@@ -152,7 +152,7 @@ class ExpectationReader {
       const size_t equal = word->find('=');
       check(equal != std::string::npos, kOp, "{}: expect: expected axis=value behind a norm, got '{}'", place_,
             excerpt(*word));
-      check_axis(word->substr(0, equal), /* or_lr= */ true);
+      check_axis(place_ + ": expect", word->substr(0, equal), /* or_lr= */ true);
       with[word->substr(0, equal)] = value_of(word->substr(0, equal), word->substr(equal + 1));
     }
     return {words.front(), with};
@@ -163,7 +163,7 @@ class ExpectationReader {
     check(words.size() == 4 && words[2] == "beside", kOp,
           "{}: expect: expected an axis with two values, as 'opt adamw beside muon', behind the comma, got '{}'",
           place_, excerpt(text_));
-    check_axis(words[0], /* or_lr= */ false);
+    check_axis(place_ + ": expect", words[0], /* or_lr= */ false);
     expected.axis = words[0];
     if (words[1] != "least" || words[3] != "most") {
       expected.at = value_of(words[0], words[1]);
@@ -204,7 +204,11 @@ std::vector<Key> keys() {
       {"claim", [](const TomlLine& line, Study&, Claim& claim) { claim.sentence = text_in(line); }},
       {"source", [](const TomlLine& line, Study&, Claim& claim) { claim.source = text_in(line); }},
       {"setting", [](const TomlLine& line, Study&, Claim& claim) { claim.setting = text_in(line); }},
-      {"beside", [](const TomlLine& line, Study&, Claim& claim) { claim.beside = text_in(line); }},
+      {"beside",
+       [](const TomlLine& line, Study&, Claim& claim) {
+         claim.beside = text_in(line);
+         check_axis(line.value_place + ": beside", claim.beside, /* or_lr= */ true);
+       }},
       {"expect", [](const TomlLine& line, Study&, Claim& claim) {
          for (const std::string& text : words_of(line)) {
            claim.expectations.push_back(ExpectationReader(text, line.value_place).read());
