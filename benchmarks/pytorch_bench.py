@@ -97,10 +97,10 @@ def run_ranks(options):
             other.wait()
 
 
-def norm_function(norm, channels):
+def norm_function(norm, channels, device="cpu"):
     """y = f(x, weight, bias), as PyTorch users write the norm."""
     if norm == "batch":
-        mean, var = torch.zeros(channels), torch.ones(channels)
+        mean, var = torch.zeros(channels, device=device), torch.ones(channels, device=device)
         return lambda x, w, b: F.batch_norm(x, mean, var, w, b, training=True)
     if norm == "layer2d":
         return lambda x, w, b: F.layer_norm(x.permute(0, 2, 3, 1), (channels,), w, b, 1e-6).permute(0, 3, 1, 2)

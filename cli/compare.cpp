@@ -21,6 +21,7 @@
 #include "train/processes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <iterator>

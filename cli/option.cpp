@@ -1,6 +1,7 @@
 #include "cli/option.h"
 
 #include "base/error.h"
+#include "base/excerpt.h"
 #include "base/lists.h"
 #include "base/nearest_name.h"
 #include "cli/command.h"
@@ -268,14 +269,7 @@ std::string ConfigLine::value() const {
 }
 
 std::string shown(const std::string& text) {
-  constexpr size_t kLongest = 100;
-  if (text.empty()) {
-    return "an empty text";
-  }
-  std::string line = text.size() > kLongest ? text.substr(0, kLongest) + "…" : text;
-  std::ranges::replace_if(
-      line, [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-  return line;
+  return text.empty() ? "an empty text" : excerpt(text);
 }
 
 std::vector<std::string> values_in(const std::vector<std::string>& words, const std::string& name) {

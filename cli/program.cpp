@@ -35,7 +35,7 @@ std::string started_as = "norma";
 std::string command_line(const std::vector<std::string>& words) {
   std::string text = "norma";
   for (const std::string& word : words) {
-    text += " " + shell_word(word);
+    text += " " + shell_word(plain_text(word));  // results.json, where the line goes, has UTF-8 alone
   }
   return text;
 }

@@ -1,6 +1,8 @@
 #include "lab/compare/comparison.h"
 
 #include "base/error.h"
+#include "base/excerpt.h"
+#include "base/lists.h"
 #include "core/allocator.h"
 #include "data/json.h"
 #include "lab/bench/spread.h"
@@ -22,7 +24,6 @@
 #include <algorithm>
 #include <exception>
 #include <new>
-#include <numeric>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -396,26 +397,17 @@ double seconds_after(const Comparison& comparison, size_t current, double second
       return *after;
     }
   }
-  std::vector<double> all{seconds};
-  for (const Cell& cell : comparison.cells) {
-    if (cell.state == CellState::finished) {
-      all.push_back(cell.seconds);
-    }
-  }
-  const auto mean = [](const std::vector<double>& taken) {
-    return std::accumulate(taken.begin(), taken.end(), 0.0) / static_cast<double>(taken.size());
-  };
-  // The mean is that of the finished cells that `counts` accepts; without any, of this cell if it counts.
-  const auto mean_of = [&](const auto& counts) -> std::optional<double> {
-    std::vector<double> taken;
+  // The mean is that of `taken` and the finished cells that `counts` accepts; without any, of this cell if it counts.
+  const auto mean_of = [&](const auto& counts, std::vector<double> taken = {}) -> std::optional<double> {
     for (const Cell& cell : comparison.cells) {
       if (cell.state == CellState::finished && counts(cell)) {
         taken.push_back(cell.seconds);
       }
     }
-    return !taken.empty()                      ? std::optional(mean(taken))
-           : counts(comparison.cells[current]) ? std::optional(seconds)
-                                               : std::nullopt;
+    if (taken.empty() && counts(comparison.cells[current])) {
+      taken.push_back(seconds);
+    }
+    return taken.empty() ? std::nullopt : std::optional(sum_of(taken) / static_cast<double>(taken.size()));
   };
   double after = 0;
   for (size_t i = current + 1; i < comparison.cells.size(); ++i) {
@@ -423,7 +415,8 @@ double seconds_after(const Comparison& comparison, size_t current, double second
     if (cell.state != CellState::finished && is_here(cell)) {
       const auto of_group = mean_of([&](const Cell& other) { return timing_group(other) == timing_group(cell); });
       const auto of_model = mean_of([&](const Cell& other) { return other.model == cell.model; });
-      after += of_group ? *of_group : of_model.value_or(mean(all));
+      const auto of_all = mean_of([](const Cell& /*other*/) { return true; }, {seconds});
+      after += of_group.value_or(of_model.value_or(*of_all));
     }
   }
   return after;
@@ -462,7 +455,7 @@ void run_comparison(Comparison& comparison, const ComparisonOptions& options) {
     } catch (const std::exception& e) {
       train::rethrow_unless_agreed(*options.group);
       cell.state = CellState::failed;
-      cell.reason = e.what();
+      cell.reason = plain_text(e.what());
       cell.from_outside = is_from_outside(e);
       if (!options.quiet) {
         train::say("{}  failed: {}\n", label, cell.reason);

@@ -328,22 +328,6 @@ void check_families(const ComparisonRequest& request, const ComparisonOptions& o
   }
 }
 
-/// Results of one device say nothing of another. Older files do not name theirs.
-void check_same_device(const Comparison& comparison) {
-  const std::string& before = comparison.environment.device;
-  const std::string now = train::device_text();
-  check(before.empty() || before == now, "resume", "device: the comparison was started on {}, and cannot go on on {}",
-        before, now);
-}
-
-/// Without --sync-bn the statistics of batch norms depend on the number of processes.
-void check_same_processes(const Comparison& comparison, int64_t processes) {
-  const int64_t before = comparison.environment.processes;
-  check(before == processes, "resume",
-        "procs: the comparison was started in {} process{}, and cannot go on in {}: give --procs {}", before,
-        before == 1 ? "" : "es", processes, before);
-}
-
 void check_each_has_images(const Comparison& comparison, int64_t processes) {
   for (const Cell& cell : comparison.cells) {
     check(cell.batch_size >= processes, "compare",
@@ -426,8 +410,16 @@ std::optional<Comparison> begun_before(const Comparison& planned, const PartOf& 
 using TakeEnvironment = std::function<void(const Comparison&)>;
 
 void go_on(const Comparison& comparison, int64_t processes, const TakeEnvironment& take_environment) {
-  check_same_device(comparison);
-  check_same_processes(comparison, processes);
+  // Results of one device say nothing of another. Older files do not name theirs.
+  const std::string& device = comparison.environment.device;
+  const std::string now = train::device_text();
+  check(device.empty() || device == now, "resume", "device: the comparison was started on {}, and cannot go on on {}",
+        device, now);
+  // Without --sync-bn the statistics of batch norms depend on the number of processes.
+  const int64_t before = comparison.environment.processes;
+  check(before == processes, "resume",
+        "procs: the comparison was started in {} process{}, and cannot go on in {}: give --procs {}", before,
+        before == 1 ? "" : "es", processes, before);
   take_environment(comparison);
 }
 

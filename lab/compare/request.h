@@ -21,7 +21,7 @@ struct ComparisonRequest {
   ComparisonOptions options;
   std::string resume;  ///< the folder of the comparison to go on with; "": none
   double budget = 0;   ///< seconds; 0: none
-  bool quick = false;  ///< a first page in about three minutes, where nothing else is said
+  bool quick = false;  ///< a first page in about two minutes, where nothing else is said
   std::string study;   ///< for study_named(): its grid, where nothing else is said; "": none
   PartOf part;
   std::set<std::string, std::less<>> given;  ///< the last names of the options that were given

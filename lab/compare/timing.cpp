@@ -1,5 +1,6 @@
 #include "lab/compare/timing.h"
 
+#include "base/excerpt.h"
 #include "base/lists.h"
 #include "core/allocator.h"
 #include "lab/bench/spread.h"
@@ -83,7 +84,7 @@ class Turns {
       f();
     } catch (const std::exception& e) {
       steps_[norm].reset();
-      timing_.problem = fmt::format("{}: {}", timing_.norms[norm], e.what());
+      timing_.problem = fmt::format("{}: {}", timing_.norms[norm], plain_text(e.what()));
     }
   }
 
@@ -136,7 +137,7 @@ void time_norms(Comparison& comparison, size_t cell, const TimingOptions& option
       for (int64_t round = 0; round < missing && turns.round(); ++round) {
       }
     } catch (const std::exception& e) {  // no batch of this size, or no memory for it
-      timing.problem = e.what();
+      timing.problem = plain_text(e.what());
       const std::vector<double> none(timing.norms.size(), std::numeric_limits<double>::quiet_NaN());
       timing.rounds.resize(static_cast<size_t>(due), none);
     }

@@ -1,5 +1,6 @@
 #include "lab/compare/comparison.h"
 
+#include "base/excerpt.h"
 #include "core/allocator.h"
 #include "lab/compare/timing.h"
 #include "session/output.h"
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <numeric>
 #include <optional>
@@ -56,11 +58,16 @@ Trial try_rate(const Comparison& comparison, const Settings& settings, double fa
     });
     const train::TrainResult result = trainer->run();
     if (result.finished) {
-      trial.loss = final_loss(result.losses);
+      const double loss = final_loss(result.losses);
+      if (std::isfinite(loss)) {
+        trial.loss = loss;
+      } else {
+        trial.reason = "a step near its end was left out, as its loss is not finite";
+      }
     }
   } catch (const std::exception& e) {
     train::rethrow_unless_agreed(*options.group);
-    trial.reason = e.what();
+    trial.reason = plain_text(e.what());
   }
   allocator(default_device()).empty_cache();
   return trial;

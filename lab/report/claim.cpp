@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <utility>
@@ -168,7 +167,7 @@ Expectation with_axis_values(const Comparison& comparison, Expectation expected)
   }
   if (!expected.axis.empty() && expected.at.empty() && !values.empty()) {
     const auto [least, most] = std::ranges::minmax_element(values, {}, [&](const std::string& value) {
-      const double number = std::strtod(value.c_str(), nullptr);
+      const double number = parse_number<double>(value).value_or(0);
       return expected.axis == "train-images" && number == 0 ? std::numeric_limits<double>::infinity() : number;
     });
     expected.at = *least;
@@ -277,10 +276,11 @@ std::string sentence_of(const Measured& measured, const Decision& decision, int6
 std::string accuracies_by(const std::string& axis, const Comparison& comparison) {
   std::vector<std::pair<std::string, std::vector<std::string>>> values;  // and the norms there
   for (const Row& row : summarize(comparison)) {
-    if (row.finished == 0) {
+    const std::string value = value_on(row, axis);
+    if (row.finished == 0 || value.empty()) {  // a comparison with one value has no axis
       continue;
     }
-    entry_of(values, row.option(axis))
+    entry_of(values, value)
         .push_back(fmt::format("{} {}", train::norm_label(row.norm, comparison.recipe),
                                format_spread(row.accuracy, 1, /* factor= */ 100)));
   }

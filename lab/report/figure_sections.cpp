@@ -282,10 +282,7 @@ std::vector<double> smoothed(const std::vector<double>& values) {
 
 /// The mean of each step, as far as all curves go.
 std::vector<double> mean_curve_of(const std::vector<const std::vector<double>*>& curves) {
-  size_t steps = curves.front()->size();
-  for (const std::vector<double>* curve : curves) {
-    steps = std::min(steps, curve->size());
-  }
+  const size_t steps = std::ranges::min(mapped(curves, [](const auto* curve) { return curve->size(); }));
   std::vector<double> mean(steps);
   for (size_t i = 0; i < steps; ++i) {
     for (const std::vector<double>* curve : curves) {

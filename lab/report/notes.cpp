@@ -35,6 +35,7 @@ struct Findings {
   bool waiting = false;             ///< runs or rounds are missing
   std::optional<Outlook> hardest;   ///< what would decide all that is undecided
 
+  [[nodiscard]] bool settled() const { return known && !waiting; }
   void add(const std::string& norm, const std::string& group, const Decision& decision,
            const std::optional<Outlook>& outlook = {}) {
     if (outlook && (!hardest || is_harder(*outlook, *hardest))) {
@@ -377,18 +378,15 @@ std::string one_seed(const Comparison& comparison, const std::vector<GroupRows>&
              : fmt::format("On these images, {} of {} networks differ from batch norm's.", differ, pairs);
 }
 
-/// True iff a decision is known for each row that has one, and for at least one row.
-bool all_known(const GroupRows& rows, std::optional<Decision> Row::*decision) {
-  bool any = false;
+/// The findings on the norms of one group.
+Findings findings_of(const GroupRows& rows, std::optional<Decision> Row::*decision) {
+  Findings findings;
   for (const Row& row : rows) {
-    if (const std::optional<Decision>& one = row.*decision) {
-      if (one->state == Decision::State::waiting) {
-        return false;
-      }
-      any |= one->known();
+    if (row.*decision) {
+      findings.add(row.norm, "", *(row.*decision), row.outlook);
     }
   }
-  return any;
+  return findings;
 }
 
 /// Sentences about the known tax of the norms of one group.
@@ -410,7 +408,7 @@ std::vector<std::string> tax_sentences(const GroupRows& rows, const train::Recip
   if (!less.empty()) {
     sentences.push_back(listed(less) + ".");
   }
-  if (sentences.empty() && all_known(rows, &Row::tax)) {
+  if (sentences.empty() && findings_of(rows, &Row::tax).settled()) {
     sentences.emplace_back("no norm was found to cost more than batch norm, or less.");
   }
   return sentences;
@@ -430,17 +428,12 @@ std::vector<std::string> accuracy_sentences(const GroupRows& rows, const train::
   if (!different.empty()) {
     return {listed(different) + "."};
   }
-  if (!all_known(rows, &Row::accuracy_difference)) {
+  const Findings findings = findings_of(rows, &Row::accuracy_difference);
+  if (!findings.settled()) {
     return {};
   }
-  const Outlook* hardest = nullptr;
-  for (const Row& row : rows) {
-    if (row.outlook && (hardest == nullptr || is_harder(*row.outlook, *hardest))) {
-      hardest = &*row.outlook;
-    }
-  }
-  return {hardest == nullptr ? "no difference of accuracy was found."
-                             : fmt::format("accuracy is undecided ({}).", format_outlook(*hardest))};
+  return {findings.hardest ? fmt::format("accuracy is undecided ({}).", format_outlook(*findings.hardest))
+                           : "no difference of accuracy was found."};
 }
 
 }  // namespace

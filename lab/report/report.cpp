@@ -465,7 +465,8 @@ std::string repeat_command(const Comparison& comparison, const Cell& cell) {
     commands.insert(commands.begin(), train_words(source_recipe(comparison, cell.model), environment));
     put(commands.front(), "output", std::filesystem::path(recipe.initial_checkpoint).parent_path().string());
   }
-  return lines_of(commands, norm_of_a_program(recipe.norm, environment));
+  const std::string registered = norm_of_a_program(recipe.norm, environment);
+  return lines_of(commands, registered.empty() ? norm_of_a_program(recipe.qk_norm, environment) : registered);
 }
 
 }  // namespace norma::lab

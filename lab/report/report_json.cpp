@@ -196,7 +196,7 @@ Tuning tuning_from_json(const nlohmann::json& json, const std::string& where) {
     check_range(where, "lr", trial.lr,
                 norma::Range<double>{.low = 0, .high = std::numeric_limits<double>::max(), .with_low = false});
     if (one.contains("loss")) {
-      trial.loss = data::json_field<double>(where, one, "loss");
+      trial.loss = data::json_field<std::optional<double>>(where, one, "loss");  // null: not finite, in older files
     } else {
       trial.reason = data::json_field<std::string>(where, one, "reason");
     }
@@ -350,6 +350,8 @@ void read_parts(const nlohmann::json& json, const std::string& where, Comparison
   }
   comparison.part_count = data::json_field<int64_t>(where, json, "part_count");
   check(comparison.part_count >= 1, where, "part_count: expected at least 1, got {}", comparison.part_count);
+  check(comparison.part_count <= static_cast<int64_t>(comparison.cells.size()), where,
+        "part_count: expected at most {}, one for each cell, got {}", comparison.cells.size(), comparison.part_count);
   check(json.contains("parts") && json["parts"].is_array() && !json["parts"].empty(), where,
         "parts: expected a list of at least one");
   for (const nlohmann::json& one : json["parts"]) {

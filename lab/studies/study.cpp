@@ -8,7 +8,7 @@
 #include "base/parse_number.h"
 #include "base/toml_lines.h"
 #include "lab/report/settings.h"
-#include "train/recipe.h"
+#include "train/recipe_option.h"
 
 #include <fmt/format.h>
 
@@ -51,6 +51,26 @@ std::vector<Number> numbers_of(const TomlLine& line) {
     numbers.push_back(*number);
   }
   return numbers;
+}
+
+/// The word of a value on an axis of option_axes() by which a comparison tells values apart: "0.05" for "5e-2".
+std::string value_word(const std::string& place, const std::string& axis, const std::string& word) {
+  train::Recipe recipe;
+  take_option(recipe, place, axis, word);
+  const train::RecipeOption* option = train::find_recipe_option(axis);
+  if (option == nullptr) {
+    return word;  // an axis of comparisons alone
+  }
+  const std::vector<std::string> items = option->items(recipe);
+  return items.empty() ? train::kNone : items.front();
+}
+
+void check_axis(const std::string& place, const std::string& name, bool or_lr) {
+  auto known = mapped(option_axes(), [](const OptionAxis& axis) { return std::string(axis.option); });
+  if (or_lr) {
+    known.emplace_back("lr");
+  }
+  check(is_in(known, name), kOp, "{}: {}", place, unknown_name("axis", name, known));
 }
 
 // --- what a claim expects ---------------------------------------------------------------------------------------
@@ -112,12 +132,15 @@ class ExpectationReader {
     return found == kSigns.end() ? std::nullopt : std::optional(found->second);
   }
 
-  void check_axis(const std::string& name, bool or_lr) const {
-    auto known = mapped(option_axes(), [](const OptionAxis& axis) { return std::string(axis.option); });
-    if (or_lr) {
-      known.emplace_back("lr");
+  /// The word that a comparison has for this value: 5e-2 and 0.05 are one.
+  [[nodiscard]] std::string value_of(const std::string& axis, const std::string& word) const {
+    const std::string op = fmt::format("{}: {}: expect", kOp, place_);
+    if (axis != "lr") {
+      return value_word(op, axis, word);
     }
-    check(is_in(known, name), kOp, "{}: expect: {}", place_, unknown_name("axis", name, known));
+    const std::optional<double> lr = parse_number<double>(word);
+    check(lr.has_value(), op, "lr: expected a number, got '{}'", excerpt(word));
+    return fmt::format("{}", *lr);
   }
 
   /// "batch lr=0.05 weight-decay=0.02"
@@ -129,8 +152,8 @@ class ExpectationReader {
       const size_t equal = word->find('=');
       check(equal != std::string::npos, kOp, "{}: expect: expected axis=value behind a norm, got '{}'", place_,
             excerpt(*word));
-      check_axis(word->substr(0, equal), /* or_lr= */ true);
-      with[word->substr(0, equal)] = word->substr(equal + 1);
+      check_axis(place_ + ": expect", word->substr(0, equal), /* or_lr= */ true);
+      with[word->substr(0, equal)] = value_of(word->substr(0, equal), word->substr(equal + 1));
     }
     return {words.front(), with};
   }
@@ -140,11 +163,11 @@ class ExpectationReader {
     check(words.size() == 4 && words[2] == "beside", kOp,
           "{}: expect: expected an axis with two values, as 'opt adamw beside muon', behind the comma, got '{}'",
           place_, excerpt(text_));
-    check_axis(words[0], /* or_lr= */ false);
+    check_axis(place_ + ": expect", words[0], /* or_lr= */ false);
     expected.axis = words[0];
     if (words[1] != "least" || words[3] != "most") {
-      expected.at = words[1];
-      expected.than = words[3];
+      expected.at = value_of(words[0], words[1]);
+      expected.than = value_of(words[0], words[3]);
     }
   }
 
@@ -181,7 +204,11 @@ std::vector<Key> keys() {
       {"claim", [](const TomlLine& line, Study&, Claim& claim) { claim.sentence = text_in(line); }},
       {"source", [](const TomlLine& line, Study&, Claim& claim) { claim.source = text_in(line); }},
       {"setting", [](const TomlLine& line, Study&, Claim& claim) { claim.setting = text_in(line); }},
-      {"beside", [](const TomlLine& line, Study&, Claim& claim) { claim.beside = text_in(line); }},
+      {"beside",
+       [](const TomlLine& line, Study&, Claim& claim) {
+         claim.beside = text_in(line);
+         check_axis(line.value_place + ": beside", claim.beside, /* or_lr= */ true);
+       }},
       {"expect", [](const TomlLine& line, Study&, Claim& claim) {
          for (const std::string& text : words_of(line)) {
            claim.expectations.push_back(ExpectationReader(text, line.value_place).read());
@@ -189,12 +216,9 @@ std::vector<Key> keys() {
        }}};
   for (const OptionAxis& axis : option_axes()) {
     all.push_back({axis.option, [](const TomlLine& line, Study& study, Claim&) {
-                     const std::vector<std::string> words = words_of(line);
-                     for (const std::string& word : words) {
-                       train::Recipe recipe;
-                       take_option(recipe, fmt::format("{}: {}", kOp, line.value_place), line.key, word);
-                     }
-                     study.options[line.key] = words;
+                     study.options[line.key] = mapped(words_of(line), [&](const std::string& word) {
+                       return value_word(fmt::format("{}: {}", kOp, line.value_place), line.key, word);
+                     });
                    }});
   }
   return all;

@@ -1,6 +1,7 @@
 #include "lab/telemetry/sharpness.h"
 
 #include "base/error.h"
+#include "base/excerpt.h"
 #include "base/lists.h"
 #include "base/not_copied.h"
 #include "core/allocator.h"
@@ -227,7 +228,7 @@ Sharpness sharpness_of(const nn::Module& model, const std::function<Tensor()>& l
     } catch (const std::bad_alloc&) {
       found.problem = "sharpness: the system has no memory left";
     } catch (const Error& error) {
-      found.problem = error.what();
+      found.problem = plain_text(error.what());
     }
   }
   if (!found.problem.empty()) {  // what was tried took its time, too

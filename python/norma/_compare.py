@@ -2,12 +2,22 @@
 
 import html
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
 from norma import _norma
 
 _INTERRUPTED = 130
+
+
+def _unless_ended(code: int) -> int:
+    """The exit code of a command. A signal that has ended it ends the script in the way the script handles it."""
+    if code == _INTERRUPTED:
+        raise KeyboardInterrupt
+    if code > 128:
+        signal.raise_signal(code - 128)
+    return code
 
 
 def _values(value: Any) -> list[str]:
@@ -24,7 +34,9 @@ def _words(options: dict[str, Any]) -> list[str]:
         if value is True or value is False:
             words.append(f"{option}={str(value).lower()}")
         elif value is not None:
-            words += [option, ",".join(_values(value))]
+            items = _values(value)
+            for word in items if name == "plugin" else [",".join(items)]:  # a file's name may have commas
+                words += [option, word]
     return words
 
 
@@ -33,15 +45,12 @@ def run(command: str, *words: str, **options: Any) -> int:
 
     run("info"); run("train", model="resnet18", norm="mine", epochs=1). Returns the exit code. The options threads,
     device and conv hold for this call alone. Throws Error for bad input, and KeyboardInterrupt after Ctrl-C, when the
-    command has saved its work.
+    command has saved its work. SIGTERM and SIGHUP have their effect on the script then, too.
     """
     words = (*words, *_words(options))
     if any(word.split("=")[0] == "--procs" for word in words):
         raise _norma.Error(f"{command}: procs: expected the norma command, which mpirun can start, got a call in Python")
-    code = _norma._run_command([command, *words])
-    if code == _INTERRUPTED:
-        raise KeyboardInterrupt
-    return code
+    return _unless_ended(_norma._run_command([command, *words]))
 
 
 class Comparison:
@@ -72,6 +81,5 @@ def compare(output: str | Path, **options: Any) -> Comparison:
     """
     given = {name: value for name, value in {"output": str(output), **options}.items() if value is not None}
     call = f"norma.compare({', '.join(f'{name}={value!r}' for name, value in given.items())})"
-    if _norma._compare([(name, _values(value)) for name, value in given.items()], call) == _INTERRUPTED:
-        raise KeyboardInterrupt
+    _unless_ended(_norma._compare([(name, _values(value)) for name, value in given.items()], call))
     return Comparison(output)

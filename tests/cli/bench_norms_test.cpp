@@ -35,6 +35,15 @@ TEST_CASE("norma bench-norms: table on the terminal, files in the folder") {
   CHECK(again.err == "norma: bench-norms: 'it is' holds other results (results.csv): choose another output folder\n");
 }
 
+TEST_CASE("norma bench-norms: an output folder whose name is not UTF-8 gets the results, too") {
+  const TemporaryFolder folder;
+  const Outcome outcome = run_norma(folder.path(),
+                                    "bench-norms --quick --norms batch --dtypes float32 --batch-sizes 2 --channels 24 "
+                                    "--img-sizes 7 --output o\xff");
+  CHECK_MESSAGE(outcome.code == 0, outcome.err);
+  CHECK(read_file(folder / "o\xff/results.json").find("--output 'o?'") != std::string::npos);
+}
+
 TEST_CASE("norma bench-norms: SIGINT writes what is measured") {
   const TemporaryFolder folder;
   const Outcome cut = interrupt_norma(folder.path(), "bench-norms --max-mb 1 --dtypes float32 --output o", "(2 of ");

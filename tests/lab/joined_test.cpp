@@ -169,6 +169,8 @@ TEST_CASE("joined: parts in a file must be parts") {
     return error_of([&] { comparison_from_json(other); });
   };
   CHECK(changed("\"part_count\": 3", "\"part_count\": 0") == "comparison: part_count: expected at least 1, got 0");
+  CHECK(changed("\"part_count\": 3", "\"part_count\": 9000000000000000000") ==
+        "comparison: part_count: expected at most 5, one for each cell, got 9000000000000000000");
   CHECK(changed("\"part_count\": 3", "\"part_count\": 1") ==
         "comparison: part 1: number: expected one from 1 to 1, got 2");
   CHECK(changed("\"number\": 2", "\"number\": 0") == "comparison: part 1: number: expected one from 1 to 3, got 0");

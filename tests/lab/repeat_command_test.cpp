@@ -77,6 +77,10 @@ TEST_CASE("repeat command: a norm that a program has registered is repeated in P
         "  # in the Python program that registers 'mine'");
   comparison.environment.plugins = {{.file = "/p/c.so", .sha256 = "1", .norms = {"mine"}}};
   CHECK(repeat_command(comparison, cell).starts_with("norma train --model resnet18 --norm 'mine[alpha=0.5]' "));
+  cell.model = "vit_tiny";
+  cell.norm = "rms2d";
+  comparison.recipe.qk_norm = "yours";
+  CHECK(repeat_command(comparison, cell).ends_with("  # in the Python program that registers 'yours'"));
 }
 
 TEST_CASE("repeat command: another value of each option is in it") {
@@ -84,6 +88,9 @@ TEST_CASE("repeat command: another value of each option is in it") {
   for (const train::RecipeOption& option : train::recipe_options()) {
     CAPTURE(option.name);
     comparison.recipe = test::with_other_value(option);
+    if (option.name == "norm" || option.name == "qk-norm") {  // not one that another test has registered
+      REQUIRE(option.take(comparison.recipe, "rms2d"));
+    }
     // Casts are of these precisions, and patches and scales of these networks.
     comparison.recipe.precision = option.name.starts_with("cast") ? "amp_float16" : comparison.recipe.precision;
     if (option.name == "patch-size" || option.name == "layer-scale") {

@@ -374,6 +374,9 @@ TEST_CASE("report: learning rates that were tried") {
   const Comparison read = comparison_from_json(to_json(comparison));
   CHECK(to_json(read) == to_json(comparison));
   CHECK(read.tunings[0].trials[2].reason == "the loss became nan");
+  std::string older = to_json(comparison);
+  older.replace(older.find("\"loss\": 3.0"), 11, "\"loss\": null");  // one that was not finite
+  CHECK(!comparison_from_json(older).tunings[1].trials[1].loss);
   CHECK(tuning_note(example()).empty());
 }
 

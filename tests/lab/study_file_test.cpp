@@ -84,6 +84,10 @@ TEST_CASE("study file: what a claim expects") {
   CHECK(values.norm == "batch");
   CHECK(values.with == std::map<std::string, std::string>{{"lr", "0.05"}, {"opt", "sgd"}});
   CHECK(values.reference_with == std::map<std::string, std::string>{{"lr", "0.2"}, {"opt", "muon"}});
+  const Expectation others = expected("batch lr=5e-4 weight-decay=2e-2 = batch lr=2.0e-3 weight-decay=0.080");
+  CHECK(others.with == std::map<std::string, std::string>{{"lr", "0.0005"}, {"weight-decay", "0.02"}});
+  CHECK(others.reference_with == std::map<std::string, std::string>{{"lr", "0.002"}, {"weight-decay", "0.08"}});
+  CHECK(expected("dyt > layer2d, weight-decay 2e-2 beside 8e-2").at == "0.02");
   const Expectation growth = expected("growth: batch norm-placement=peri < batch norm-placement=pre");
   CHECK(growth.sign == Sign::less);
   CHECK(growth.measure == Expectation::Measure::growth);
@@ -131,6 +135,11 @@ TEST_CASE("study file: what is no study is an error that says where") {
   CHECK(wrong("batch much = batch") == "study: my.toml:14:10: expect: expected axis=value behind a norm, got 'much'");
   CHECK(wrong("batch optt=1 = batch optt=2") ==
         "study: my.toml:14:10: expect: unknown axis 'optt'; did you mean 'opt'?");
+  CHECK(wrong("batch lr=x = batch lr=1") == "study: my.toml:14:10: expect: lr: expected a number, got 'x'");
+  CHECK(wrong("dyt > batch, weight-decay 0 beside much") ==
+        "study: my.toml:14:10: expect: weight-decay: expected a value of that option, got 'much'");
+  CHECK(refused(kFile + kClaim + "beside = \"optt\"\n") ==
+        "study: my.toml:14:10: beside: unknown axis 'optt'; did you mean 'opt'?");
   CHECK(wrong("dyt > batch, opt muon") ==
         "study: my.toml:14:10: expect: expected an axis with two values, as 'opt adamw beside muon', behind the comma, "
         "got 'dyt > batch, opt muon'");
@@ -142,7 +151,8 @@ TEST_CASE("study file: a user's study goes with the results, and its claim has a
   const test::TemporaryFolder folder;
   const std::string text =
       "question = \"whether dyt is worse\"\nmodels = [\"convnext_atto\"]\nnorms = [\"layer2d\", \"dyt\"]\n"
-      "seeds = [0, 1, 2]\nclaim = \"dyt is worse than layer norm\"\nsource = \"me\"\nsetting = \"the same\"\n"
+      "seeds = [0, 1, 2]\nbeside = \"lr\"\nclaim = \"dyt is worse than layer norm\"\nsource = \"me\"\nsetting = \"the "
+      "same\"\n"
       "expect = [\"dyt < layer2d\"]\n";
   test::write_file(folder / "my_claim.toml", text);
   ComparisonOptions options{.recipe = {.dataset = "shapes", .image_size = 32}};
@@ -160,6 +170,7 @@ TEST_CASE("study file: a user's study goes with the results, and its claim has a
   CHECK(to_json(read) == to_json(comparison));
   CHECK(claim_text(read).starts_with(
       "The claim: dyt is worse than layer norm (me). Here: the same. The verdict: supported. dyt beside layer2d: "));
+  CHECK(claim_text(read).find(" Accuracies in percent with lr 0.002: layer2d 80.1") != std::string::npos);
   std::string broken = to_json(comparison);
   broken.replace(broken.find("dyt < layer2d"), 5, "dyt ?");
   CHECK(error_of([&] { comparison_from_json(broken); }).find("expected two norms with >") != std::string::npos);

@@ -7,9 +7,11 @@
 #include "lab/small_comparison.h"
 #include "nn/module.h"
 #include "nn/norm/factory.h"
+#include "ops/pointwise/pointwise.h"
 
 #include <doctest/doctest.h>
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,10 +34,16 @@ ComparisonOptions tuned(const std::filesystem::path& output, std::vector<std::st
 class Refusing : public nn::Module {
  public:
   Tensor forward(const Tensor& x) override {
-    check(!grad_enabled(), "refusing", "no gradient");
+    check(!grad_enabled(), "refusing", "no gradient for {}", "\xff");
     return x.detach();
   }
   [[nodiscard]] std::string name() const override { return "Refusing"; }
+};
+
+class NanInTraining : public nn::Module {
+ public:
+  Tensor forward(const Tensor& x) override { return grad_enabled() ? x * std::numeric_limits<double>::quiet_NaN() : x; }
+  [[nodiscard]] std::string name() const override { return "NanInTraining"; }
 };
 
 }  // namespace
@@ -114,8 +122,26 @@ TEST_CASE("tune: a trial that fails is a result") {
   run_comparison(comparison, options);
   REQUIRE(comparison.tunings.size() == 1);
   CHECK(comparison.tunings[0].trials.size() == 5);
-  CHECK(comparison.tunings[0].trials[2].reason == "refusing: no gradient");
+  CHECK(comparison.tunings[0].trials[2].reason == "refusing: no gradient for ?");
+  CHECK(comparison.cells[0].reason == "refusing: no gradient for ?");
   CHECK(comparison.cells[0].state == CellState::failed);
+}
+
+TEST_CASE("tune: a trial whose last steps were left out has no loss, and its results can be read") {
+  nn::register_norm("nan_in_training", [](int64_t) { return std::make_shared<NanInTraining>(); });
+  const TemporaryFolder folder;
+  ComparisonOptions options = tuned(folder / "report", {"nan_in_training"});
+  options.recipe.skip_nonfinite = true;
+  Comparison comparison = plan_comparison(options);
+  run_comparison(comparison, options);
+  const Comparison read = comparison_from_json(test::read_file(folder / "report/results.json"));
+  REQUIRE(read.tunings.size() == 1);
+  CHECK(read.tunings[0].trials.size() == 5);
+  for (const Trial& trial : read.tunings[0].trials) {
+    CHECK(!trial.loss);
+    CHECK(trial.reason == "a step near its end was left out, as its loss is not finite");
+  }
+  CHECK(best_trial(comparison.tunings[0]) == nullptr);
 }
 
 TEST_CASE("tune: it has one learning rate to start from") {

@@ -184,6 +184,11 @@ def test_commands_one_after_the_other_and_what_a_norm_raises_in_them(tmp_path: P
     assert failed["reason"] == "late: ValueError: too late"
     with pytest.raises(norma.Error, match="procs: expected the norma command"):
         norma.run("train", model="resnet18", procs=2)
+    with pytest.raises(norma.Error, match=r"--batch-sizes: expected .*, got xé+…$"):  # cut between two characters
+        norma.compare(tmp_path / "d", batch_sizes="x" + 60 * "é")
+    with pytest.raises(norma.Error, match="no_such_a.so") as error:
+        norma.run("train", model="resnet18", plugin=["no_such_a.so", "no_such_b.so"])
+    assert "no_such_b" not in str(error.value)  # it is the next file
 
 
 def test_dynamics_of_what_a_norm_says_and_the_line_that_repeats_it(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def test_nothing_is_kept_by_tapes_and_modules() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
-def test_ctrl_c_ends_a_comparison_with_its_work_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 77), (signal.SIGTERM, -signal.SIGTERM)])
+def test_a_signal_ends_a_comparison_with_its_work_saved(tmp_path: Path, number: int, code: int) -> None:
     script = (
         "import norma, sys\n"
         "try:\n"
@@ -96,10 +97,10 @@ def test_ctrl_c_ends_a_comparison_with_its_work_saved(tmp_path: Path) -> None:
             break
     for line in process.stdout:  # the first step
         if "loss" in line or "[1/1]" in line:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(number)
             break
     process.stdout.read()
-    assert process.wait() == 77
+    assert process.wait() == code
     assert (tmp_path / "c" / "results.json").exists()
 
 
