@@ -160,7 +160,7 @@ TEST_CASE("dropout: the parts of a batch have the numbers of the whole, and so h
       const auto drop = [&](const Tensor& input, Generator& generator) {
         return path ? drop_path(input, 0.4, true, generator) : dropout(input, 0.4, true, generator);
       };
-      const Tensor x = random_tensor({7, 3, 5}, 1, dtype);
+      const Tensor x = to(random_tensor({7, 3, 5}, 1), dtype);
       Generator of_whole(3);
       const Tensor whole = drop(x, of_whole);
       for (const auto& [first, images] : {std::pair<int64_t, int64_t>{0, 3}, {3, 4}, {2, 1}, {5, 0}}) {
