@@ -137,7 +137,7 @@ std::shared_ptr<ConvolutionModule> make_conv(const std::string& name, int64_t in
   if (name == "conv") {
     return std::make_shared<Conv2d>(in_channels, out_channels, kernel, options);
   }
-  // Of groups < 1 the layer complains.
+  // The layer itself refuses groups < 1.
   check(options.groups < 1 || in_channels / options.groups * kernel.h * kernel.w != 1, "conv_layer",
         "{}: expected more than 1 weight per output channel, got 1", name);
   if (name == "std_conv") {

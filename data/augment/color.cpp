@@ -61,7 +61,7 @@ void check_factor(const char* op, const Image& image, double factor) {
   check_range(op, "factor", factor, kAdjustFactor);
 }
 
-/// Of ITU-R 601-2, 0.299 R + 0.587 G + 0.114 B in units of 2^-16, rounded: Image.convert("L").
+/// ITU-R 601-2 defines it: 0.299 R + 0.587 G + 0.114 B, here in units of 2^-16 and rounded, as Image.convert("L") does.
 uint8_t luminance(const uint8_t* rgb) {
   return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16);
 }
