@@ -17,10 +17,10 @@ install(CODE "set(source \"${PROJECT_SOURCE_DIR}\")
 set(destination \"${headers}\")")
 install(SCRIPT cmake/install_headers.cmake)
 # Programs in this tree write <norma/norma.h> like everybody else, and <norma/lab/lab.h>; those with kernels,
-# <norma/core/cuda/kernel.h>.
+# <norma/core/cuda/kernel.h>. No path of this clone is in these, so that a compiler cache serves all clones.
 foreach(header norma.h lab/lab.h core/cuda/kernel.h)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/norma/${header}
-       CONTENT "#include \"@PROJECT_SOURCE_DIR@/@header@\"\n" @ONLY)
+       CONTENT "#include <@header@>\n" @ONLY)
 endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/norma)

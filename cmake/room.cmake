@@ -159,6 +159,37 @@ ${entries}  };
   target_sources(${target} PRIVATE ${PROJECT_BINARY_DIR}/embedded/${name}.cpp)
 endfunction()
 
+# norma_join(TARGET NUMBER BEFORE AFTER): of the target's sources, NUMBER are compiled as one, each between two texts, with a
+# tail for its own names, NORMA_FILE. Where a source has options of its own it stays alone. CMake's UNITY_BUILD names whole
+# paths; these begin at the source folder, so that what one clone has compiled serves another (ccache).
+function(norma_join target number before after)
+  get_target_property(sources ${target} SOURCES)
+  list(FILTER sources INCLUDE REGEX "^/.*\\.cpp$")
+  set(joined "")
+  foreach(source IN LISTS sources)
+    get_source_file_property(alone ${source} SKIP_UNITY_BUILD_INCLUSION)
+    get_source_file_property(options ${source} COMPILE_OPTIONS)
+    if(NOT alone AND NOT options)
+      list(APPEND joined ${source})
+    endif()
+  endforeach()
+  set_source_files_properties(${joined} PROPERTIES HEADER_FILE_ONLY ON)
+  while(joined)
+    list(SUBLIST joined 0 ${number} sources)
+    list(REMOVE_ITEM joined ${sources})
+    list(GET sources 0 first)
+    get_filename_component(name ${first} NAME)
+    set(text "")
+    foreach(source IN LISTS sources)
+      file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
+      string(MAKE_C_IDENTIFIER ${path} tail)
+      string(APPEND text "#undef NORMA_FILE\n#define NORMA_FILE ${tail}\n${before}\n#include \"${path}\"\n${after}\n")
+    endforeach()
+    file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/joined/${target}/from_${name} CONTENT "${text}" @ONLY)
+    target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/joined/${target}/from_${name})
+  endwhile()
+endfunction()
+
 # norma_unite(TARGET [OWN NAME…]): with NORMA_UNITY, sixteen files are compiled as one, which reads their headers once.
 # Kernels stay alone, as what is inlined there depends on what else is in a file. OWN are names that many files have for
 # themselves, beside those of cmake/own_names.h.
@@ -171,8 +202,6 @@ function(norma_unite target)
   foreach(name IN LISTS arg_OWN)
     string(APPEND before "\n#define ${name} NORMA_OWN(${name}, NORMA_FILE)")
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16 UNITY_BUILD_UNIQUE_ID NORMA_FILE
-                        UNITY_BUILD_CODE_BEFORE_INCLUDE "${before}")
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
@@ -180,6 +209,7 @@ function(norma_unite target)
       set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
   endforeach()
+  norma_join(${target} 16 "${before}" "")
   # Those who want warnings compile file by file. GCC takes new memory where it would tidy up.
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w;SHELL:--param ggc-min-expand=200;SHELL:--param ggc-min-heapsize=600000>")
 endfunction()
@@ -204,9 +234,8 @@ function(norma_unite_tests target)
                      COMMAND ${CMAKE_COMMAND} "-DSOURCES=${sources}" -DOUTPUT=${headers}
                              -P ${PROJECT_SOURCE_DIR}/cmake/includes_of.cmake)
   target_sources(${target} PRIVATE ${headers})
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8 UNITY_BUILD_UNIQUE_ID NORMA_FILE
-                        UNITY_BUILD_CODE_BEFORE_INCLUDE "#include \"${headers}\"\nnamespace NORMA_FILE {"
-                        UNITY_BUILD_CODE_AFTER_INCLUDE "}")
+  file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${headers})
+  norma_join(${target} 8 "#include \"${path}\"\nnamespace NORMA_FILE {" "}")
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-w>")
 endfunction()
 
