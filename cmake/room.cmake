@@ -160,8 +160,8 @@ ${entries}  };
 endfunction()
 
 # norma_join(TARGET NUMBER BEFORE AFTER): of the target's sources, NUMBER are compiled as one, each between two texts, with a
-# tail for its own names, NORMA_FILE. Where a source has options of its own it stays alone. CMake's UNITY_BUILD names whole
-# paths; these begin at the source folder, so that what one clone has compiled serves another (ccache).
+# tail for its own names, NORMA_FILE. A source with options or definitions of its own stays alone. CMake's UNITY_BUILD
+# names whole paths; these begin at the source folder, so that what one clone has compiled serves another (ccache).
 function(norma_join target number before after)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "^/.*\\.cpp$")
@@ -169,7 +169,8 @@ function(norma_join target number before after)
   foreach(source IN LISTS sources)
     get_source_file_property(alone ${source} SKIP_UNITY_BUILD_INCLUSION)
     get_source_file_property(options ${source} COMPILE_OPTIONS)
-    if(NOT alone AND NOT options)
+    get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
+    if(NOT alone AND NOT options AND NOT definitions)
       list(APPEND joined ${source})
     endif()
   endforeach()
