@@ -45,11 +45,9 @@ ComparisonOptions completed(ComparisonOptions options) {
     const train::RecipeOption* option = train::find_recipe_option(name);  // none: an axis of comparisons alone
     for (std::string& word : words) {
       train::Recipe recipe;
-      take_option(recipe, "compare", name, word);
-      if (option != nullptr) {  // 0.05 and 5e-2 are one value
+      word = take_option(recipe, "compare", name, word);  // 0.05 and 5e-2 are one value
+      if (option != nullptr) {
         option->check_value(recipe);
-        const std::vector<std::string> items = option->items(recipe);
-        word = items.empty() ? train::kNone : items.front();
       }
     }
     check_each_once("compare", name, words);

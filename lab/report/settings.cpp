@@ -148,15 +148,17 @@ void take_start(train::Recipe& recipe, const std::string& word) {
 
 }  // namespace
 
-void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word) {
+std::string take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word) {
   const auto axis = std::ranges::find_if(option_axes(), [&](const OptionAxis& one) { return one.option == name; });
   if (axis != option_axes().end() && !axis->words.empty()) {
     check(is_in(axis->words, word), op, "{}: expected {}, got '{}'", name, or_list(axis->words), excerpt(word));
     name == kStart ? take_start(recipe, word) : take_weights(recipe, word);
-    return;
+    return word;
   }
-  check(train::recipe_option(name).take(recipe, word), op, "{}: expected a value of that option, got '{}'", name,
-        excerpt(word));
+  const train::RecipeOption& option = train::recipe_option(name);
+  check(option.take(recipe, word), op, "{}: expected a value of that option, got '{}'", name, excerpt(word));
+  const std::vector<std::string> items = option.items(recipe);
+  return items.empty() ? train::kNone : items.front();
 }
 
 const std::vector<Axis>& further_axes() {

@@ -95,9 +95,10 @@ inline constexpr int64_t kRecalibrationBatches = 50;
 /// The checkpoint of the network that a comparison has trained itself for its runs to start from, in its output folder.
 std::string source_file(const std::string& model);
 
-/// Gives an option of a recipe, or those that an axis of comparisons alone stands for, the value of a word. Throws
-/// Error, in the name of `op`, for a word that is none.
-void take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word);
+/// Gives an option of a recipe, or those that an axis of comparisons alone stands for, the value of a word. Returns the
+/// word by which a comparison tells values apart: "0.05" for "5e-2". Throws Error, in the name of `op`, for a word that
+/// is none.
+std::string take_option(train::Recipe& recipe, std::string_view op, const std::string& name, const std::string& word);
 
 /// All axes but model, norm and seed, in the order of display: dataset, batch size, lr, precision, format, and those of
 /// option_axes().

@@ -8,7 +8,7 @@
 #include "base/parse_number.h"
 #include "base/toml_lines.h"
 #include "lab/report/settings.h"
-#include "train/recipe_option.h"
+#include "train/recipe.h"
 
 #include <fmt/format.h>
 
@@ -53,16 +53,10 @@ std::vector<Number> numbers_of(const TomlLine& line) {
   return numbers;
 }
 
-/// The word of a value on an axis of option_axes() by which a comparison tells values apart: "0.05" for "5e-2".
+/// What take_option() returns.
 std::string value_word(const std::string& place, const std::string& axis, const std::string& word) {
   train::Recipe recipe;
-  take_option(recipe, place, axis, word);
-  const train::RecipeOption* option = train::find_recipe_option(axis);
-  if (option == nullptr) {
-    return word;  // an axis of comparisons alone
-  }
-  const std::vector<std::string> items = option->items(recipe);
-  return items.empty() ? train::kNone : items.front();
+  return take_option(recipe, place, axis, word);
 }
 
 void check_axis(const std::string& place, const std::string& name, bool or_lr) {
