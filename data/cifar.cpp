@@ -52,8 +52,6 @@ class CifarDataset final : public Dataset {
     }
   }
 
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-
   int64_t load(int64_t index, Image& image) const override {
     check(index >= 0 && index < info_.size, info_.name, "index: expected a value in [0, {}), got {}", info_.size,
           index);
@@ -114,7 +112,6 @@ class CifarDataset final : public Dataset {
     info_.size += images;
   }
 
-  DatasetInfo info_;
   int64_t label_bytes_;
   int64_t record_bytes_;
   std::vector<uint8_t> records_;  ///< as in the files: labels, then the planes of red, green and blue

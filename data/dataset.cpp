@@ -52,12 +52,11 @@ Entry find_entry(std::string_view name) {
 class Subset : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> whole, std::vector<int64_t> indices)
-      : info_(whole->info()), whole_(std::move(whole)), indices_(std::move(indices)) {
+      : Dataset(whole->info()), whole_(std::move(whole)), indices_(std::move(indices)) {
     info_.size = static_cast<int64_t>(indices_.size());
     info_.endless = false;
   }
 
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
   int64_t load(int64_t index, Image& image) const override { return whole_->load(place(index), image); }
   int64_t load_window(int64_t index, const ChooseWindow& choose, Image& image, Rectangle& window) const override {
     return whole_->load_window(place(index), choose, image, window);
@@ -65,9 +64,6 @@ class Subset : public Dataset {
   [[nodiscard]] int64_t label(int64_t index) const override { return whole_->label(place(index)); }
   [[nodiscard]] std::vector<std::string> skipped() const override { return whole_->skipped(); }
   [[nodiscard]] std::vector<std::string> left_out() const override { return whole_->left_out(); }
-
- protected:
-  DatasetInfo info_;
 
  private:
   [[nodiscard]] int64_t place(int64_t index) const {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace norma::data {
@@ -38,9 +39,10 @@ struct DatasetInfo {
 /// Images with labels, found by index.
 class Dataset {
  public:
+  explicit Dataset(DatasetInfo info = {}) : info_(std::move(info)) {}
   virtual ~Dataset() = default;
 
-  [[nodiscard]] virtual const DatasetInfo& info() const = 0;
+  [[nodiscard]] virtual const DatasetInfo& info() const { return info_; }
   /// Loads image `index` into `image`, whose memory is used again, and returns its label. The image has info().channels
   /// and, unless they are 0, info().height and width. It depends on the index alone. Several threads may call at once,
   /// each with an image of its own. Throws Error when there is no such image or it cannot be read.
@@ -63,6 +65,9 @@ class Dataset {
   /// What lies in the dataset's folder and is not used, for people to look at, a line each: names that begin with a
   /// point, and files that look like images.
   [[nodiscard]] virtual std::vector<std::string> left_out() const { return {}; }
+
+ protected:
+  DatasetInfo info_;
 };
 
 struct DatasetOptions {

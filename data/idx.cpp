@@ -169,9 +169,7 @@ void transpose(IdxArray& images) {
 class IdxDataset final : public Dataset {
  public:
   IdxDataset(DatasetInfo info, IdxArray images, IdxArray labels)
-      : info_(std::move(info)), images_(std::move(images)), labels_(std::move(labels)) {}
-
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
+      : Dataset(std::move(info)), images_(std::move(images)), labels_(std::move(labels)) {}
 
   int64_t load(int64_t index, Image& image) const override {
     check(index >= 0 && index < info_.size, info_.name, "index: expected a value in [0, {}), got {}", info_.size,
@@ -183,7 +181,6 @@ class IdxDataset final : public Dataset {
   }
 
  private:
-  DatasetInfo info_;
   IdxArray images_;
   IdxArray labels_;
 };

@@ -154,8 +154,6 @@ class ImageFolder final : public Dataset {
     info_.size = static_cast<int64_t>(samples_.size());
   }
 
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-
   int64_t load(int64_t index, Image& image) const override {
     return load_by(index, [&](std::string_view bytes, const std::string& name) {
       decode_window(bytes, name, info_.channels, {.upright = turns_, .enough = enough_}, image);
@@ -258,7 +256,6 @@ class ImageFolder final : public Dataset {
     }
   }
 
-  DatasetInfo info_;
   std::filesystem::path split_;
   bool skip_bad_images_;
   bool turns_;

@@ -144,8 +144,6 @@ class ShapesDataset final : public Dataset {
     info_.std = {0.266F, 0.266F, 0.266F};
   }
 
-  [[nodiscard]] const DatasetInfo& info() const override { return info_; }
-
   int64_t load(int64_t index, Image& image) const override {
     check(index >= 0, "shapes", "index: expected a value of at least 0, got {}", index);
     const int64_t size = info_.height;
@@ -224,7 +222,6 @@ class ShapesDataset final : public Dataset {
     }
   }
 
-  DatasetInfo info_;
   uint64_t seed_;
   Split split_;
 };
