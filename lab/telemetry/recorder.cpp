@@ -134,7 +134,9 @@ nlohmann::ordered_json TelemetryRecorder::state() const {
           {"looked_into", looked_into_},
           {"loss_sum", loss_sum_},
           {"loss_count", loss_count_},
-          {"last_step", last_step_}};
+          {"last_step", last_step_},
+          {"is_due", is_due_},
+          {"sharpness_is_due", sharpness_is_due_}};
 }
 
 void TelemetryRecorder::resume(const nlohmann::json& state, const std::string& where) {
@@ -147,6 +149,10 @@ void TelemetryRecorder::resume(const nlohmann::json& state, const std::string& w
   loss_sum_ = data::json_field<std::optional<double>>(where, state, "loss_sum").value_or(kNotFinite);
   read("loss_count", loss_count_);
   read("last_step", last_step_);
+  if (state.contains("is_due")) {  // earlier versions did not write it
+    read("is_due", is_due_);
+    read("sharpness_is_due", sharpness_is_due_);
+  }
   check(state.contains("record") && state.contains("times") && state["times"].is_array(), where,
         "record, times: missing");
   record_ = telemetry_from_json(state["record"], where);

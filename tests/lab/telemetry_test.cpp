@@ -326,6 +326,26 @@ TEST_CASE("telemetry: a step that float16 leaves out is looked at again, and its
   CHECK(last.gradient_norm < expected.gradient_norm * 4);
 }
 
+TEST_CASE("telemetry: a sample that a step left out is still due after resuming") {
+  nn::Sequential model{std::make_shared<nn::Conv2d>(3, 4, 1)};
+  const train::ObservedRun run{.model = model, .first_step = 0, .total_steps = 40, .batch_size = 1};
+  const DynamicsParts parts{.gradients = true};
+  TelemetryRecorder before(parts);
+  before.start(run);
+  CHECK(before.begin_step(1) != nullptr);  // gives no sample, as where gradients overflow
+  nlohmann::json state = nlohmann::json::parse(before.state().dump());
+  TelemetryRecorder after(parts);
+  after.resume(state, "here");
+  after.start(run);
+  CHECK(after.begin_step(2) != nullptr);
+  state.erase("is_due");  // as of an earlier version
+  state.erase("sharpness_is_due");
+  TelemetryRecorder earlier(parts);
+  earlier.resume(state, "here");
+  earlier.start(run);
+  CHECK(earlier.begin_step(2) == nullptr);
+}
+
 TEST_CASE("telemetry: of a step with several batches the last one is looked at") {
   train::Recipe recipe = short_recipe("resnet18", "batch", 4);
   const auto layers_of = [&] {
