@@ -404,7 +404,7 @@ bool has_finished_epoch(const std::filesystem::path& folder) {
 RunLog::RunLog(const RunLogOptions& options) : options_(options) {
   const std::filesystem::path& folder = options.folder;
   const std::string header = csv_header(metrics_columns(options.averaged_weights));
-  const bool goes_on = options.last_step > 0;
+  const bool goes_on = options.resumed || options.last_step > 0;
   const auto earlier = [&](const char* name) { return goes_on ? options.earlier / name : std::filesystem::path(); };
   const bool json = options.json || (goes_on && path_exists("train", earlier(kJsonName)));
   check_own(folder, kSummaryName);
@@ -431,7 +431,7 @@ RunLog::RunLog(const RunLogOptions& options) : options_(options) {
   metrics_.emplace("metrics", metrics_file, rows);
 
   // metrics.csv gets its row last. If it lacks the last step's row, the other files' rows are written again.
-  const int64_t last_step = options.last_step - (goes_on && !has_last_step_ ? 1 : 0);
+  const int64_t last_step = options.last_step - (options.last_step > 0 && !has_last_step_ ? 1 : 0);
   int64_t epochs = last_step / options.steps_per_epoch;
   if (options.ended && has_last_step_ && last_step % options.steps_per_epoch != 0) {
     ++epochs;

@@ -77,7 +77,8 @@ class LogFile {
 struct RunLogOptions {
   std::filesystem::path folder;        ///< folder of the files
   std::filesystem::path earlier = {};  ///< folder of the resumed run, which may be the same
-  int64_t last_step = 0;               ///< of that run's checkpoint: later steps are done again; 0: a new run
+  bool resumed = false;                ///< also with last_step 0: a signal came before the first step
+  int64_t last_step = 0;               ///< of that run's checkpoint: later steps are done again; 0: none
   bool evaluated = false;              ///< the row of last_step counts only with test figures
   int64_t steps_per_epoch = 1;
   bool ended = false;                       ///< last_step is the last of the run, which may be inside an epoch

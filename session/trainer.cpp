@@ -102,6 +102,7 @@ ObservedLoop::ObservedLoop(TrainingState& run, const TrainerOptions& options)
   if (!options.output.empty()) {
     log_.emplace(RunLogOptions{.folder = options.output,
                                .earlier = options.resumed.parent_path(),
+                               .resumed = !options.resumed.empty(),
                                .last_step = run.step,
                                .evaluated = evaluation_is_due(),
                                .steps_per_epoch = run.steps_per_epoch(),
@@ -133,7 +134,7 @@ TrainResult ObservedLoop::train() {
 }
 
 void ObservedLoop::begin() {
-  if (run_.step == 0 && run_.processes.group().is_first() && (log_ || !options_.quiet)) {
+  if (run_.step == 0 && options_.resumed.empty() && run_.processes.group().is_first() && (log_ || !options_.quiet)) {
     tell_of_start();
   }
   check_processes_agree(run_);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "data/safetensors.h"
 #include "files.h"
 #include "session/trainer.h"
 
@@ -137,6 +138,32 @@ TEST_CASE("resume: into another folder, with the rows so far") {
   CHECK(log_of(folder / "other") == log_of(folder / "whole"));
   CHECK_FALSE(read_file(folder / "other/log.jsonl").empty());  // without being asked for again
   CHECK(other_logs(folder / "other") == other_logs(folder / "whole"));
+}
+
+TEST_CASE("resume: the log of a run that was stopped before its first step keeps the weights of the start") {
+  const OneThread one;
+  const TemporaryFolder folder;
+  Recipe recipe = two_epochs();
+  const Trainer source(recipe, {.quiet = true});
+  data::save_safetensors(folder / "w.safetensors", source.model()->state_dict());
+  recipe.initial_checkpoint = (folder / "w.safetensors").string();
+  TrainerOptions options = writing_to(folder / "o");
+  options.before_stage = [](std::string_view stage) {
+    if (stage == "step") {
+      throw Killed();
+    }
+  };
+  Trainer stopped(recipe, options);
+  CHECK_THROWS_AS(stopped.run(), Killed);
+  options.resumed = folder / "o/last.safetensors";
+  save_checkpoint(options.resumed, stopped.checkpoint());  // as a signal lets it
+  const std::string start = read_file(folder / "o/log.jsonl");
+  CHECK(start.starts_with("{\"type\": \"start\", "));
+  options.before_stage = {};
+  const Checkpoint checkpoint = load_checkpoint(options.resumed);
+  REQUIRE(checkpoint.step == 0);
+  Trainer(recipe_of(checkpoint), options, checkpoint).run();
+  CHECK(read_file(folder / "o/log.jsonl").starts_with(start));
 }
 
 TEST_CASE("resume: another network, other data or another precision is another run") {
