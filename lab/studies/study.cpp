@@ -144,7 +144,7 @@ class ExpectationReader {
     std::map<std::string, std::string> with;
     for (auto word = words.begin() + 1; word != words.end(); ++word) {
       const size_t equal = word->find('=');
-      check(equal != std::string::npos, kOp, "{}: expect: expected axis=value behind a norm, got '{}'", place_,
+      check(equal != std::string::npos, kOp, "{}: expect: expected axis=value after a norm, got '{}'", place_,
             excerpt(*word));
       check_axis(place_ + ": expect", word->substr(0, equal), /* or_lr= */ true);
       with[word->substr(0, equal)] = value_of(word->substr(0, equal), word->substr(equal + 1));
@@ -155,8 +155,8 @@ class ExpectationReader {
   /// "opt adamw beside muon"; "train-images least beside most"
   void read_axis(const std::vector<std::string>& words, Expectation& expected) const {
     check(words.size() == 4 && words[2] == "beside", kOp,
-          "{}: expect: expected an axis with two values, as 'opt adamw beside muon', behind the comma, got '{}'",
-          place_, excerpt(text_));
+          "{}: expect: expected an axis with two values, as 'opt adamw beside muon', after the comma, got '{}'", place_,
+          excerpt(text_));
     check_axis(place_ + ": expect", words[0], /* or_lr= */ false);
     expected.axis = words[0];
     if (words[1] != "least" || words[3] != "most") {

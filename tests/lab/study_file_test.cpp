@@ -132,7 +132,7 @@ TEST_CASE("study file: what is no study is an error that says where") {
   CHECK(wrong("dyt >") == "study: my.toml:14:10: expect: expected a norm on both sides, got 'dyt >'");
   CHECK(wrong("batch lr=1 = batch") ==
         "study: my.toml:14:10: expect: expected values of the same axes on both sides, got 'batch lr=1 = batch'");
-  CHECK(wrong("batch much = batch") == "study: my.toml:14:10: expect: expected axis=value behind a norm, got 'much'");
+  CHECK(wrong("batch much = batch") == "study: my.toml:14:10: expect: expected axis=value after a norm, got 'much'");
   CHECK(wrong("batch optt=1 = batch optt=2") ==
         "study: my.toml:14:10: expect: unknown axis 'optt'; did you mean 'opt'?");
   CHECK(wrong("batch lr=x = batch lr=1") == "study: my.toml:14:10: expect: lr: expected a number, got 'x'");
@@ -141,7 +141,7 @@ TEST_CASE("study file: what is no study is an error that says where") {
   CHECK(refused(kFile + kClaim + "beside = \"optt\"\n") ==
         "study: my.toml:14:10: beside: unknown axis 'optt'; did you mean 'opt'?");
   CHECK(wrong("dyt > batch, opt muon") ==
-        "study: my.toml:14:10: expect: expected an axis with two values, as 'opt adamw beside muon', behind the comma, "
+        "study: my.toml:14:10: expect: expected an axis with two values, as 'opt adamw beside muon', after the comma, "
         "got 'dyt > batch, opt muon'");
   CHECK(error_of([] { study_named("nowhere.toml"); }).starts_with("study: "));
   CHECK(error_of([] { study_named("dytt"); }) == "study: unknown study 'dytt'; did you mean 'dyt'?");
