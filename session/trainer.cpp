@@ -26,6 +26,7 @@ namespace {
 
 TrainerOptions checked(TrainerOptions options) {
   check_range("train", "workers", options.workers, ranges::kWorkers);
+  check_range("train", "checkpoint-hist", options.keep.history, ranges::kCheckpointHist);
   check(options.log_interval >= 0, "train", "log-interval: expected at least 0, got {}", options.log_interval);
   return options;
 }

@@ -349,6 +349,13 @@ TEST_CASE("trainer: checkpoints that do not fit are errors") {
   CHECK_THROWS_WITH_AS(recipe_of(checkpoint), "checkpoint: expected the recipe of its run, got none", Error);
 }
 
+TEST_CASE("trainer: a number of kept checkpoints below 1 is an error") {
+  TrainerOptions options = silent();
+  options.keep.history = -1;
+  CHECK_THROWS_WITH_AS(Trainer(varied_recipe(), options),
+                       "train: checkpoint-hist: expected a whole number from 1 to 1000000, got -1", Error);
+}
+
 TEST_CASE("trainer: median") {
   CHECK(median({}) == 0);
   CHECK(median({3}) == 3);
