@@ -10,6 +10,7 @@
 #include "nn/module_scope.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <unordered_map>
