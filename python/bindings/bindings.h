@@ -38,6 +38,11 @@ const char* doc(std::string_view name);
 /// Lets other threads of Python run while Norma computes.
 using Released = nb::call_guard<nb::gil_scoped_release>;
 
+/// A text for Python. Bytes that are not UTF-8, as the name of a file may have, become U+FFFD.
+inline nb::object decoded(std::string_view text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
 /// An argument that may be None.
 using Optional = std::optional<Tensor>;
 inline Tensor tensor_or_none(const Optional& x) {

@@ -34,7 +34,7 @@ class PrintToPython {
       const nb::gil_scoped_acquire gil;
       try {
         const nb::object stream = nb::module_::import_("sys").attr(out == stderr ? "stderr" : "stdout");
-        stream.attr("write")(nb::str(text.data(), text.size()));
+        stream.attr("write")(decoded(text));
         stream.attr("flush")();
       } catch (const std::exception&) {
         // A closed notebook must not cost the work of hours.

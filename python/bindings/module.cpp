@@ -6,6 +6,7 @@
 #include "core/version.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
 
 namespace norma::python {
@@ -34,10 +35,26 @@ ActOptions then(const std::string& activation, const Optional& residual) {
           .residual = tensor_or_none(residual)};
 }
 
+template <class E>
+void add_error(nb::module_& m, const char* name, PyObject* base, const char* text) {
+  const nb::exception<E> type(m, name, base);
+  type.attr("__doc__") = text;
+  // It is asked before nanobind's own, which would raise UnicodeDecodeError for a file whose name is not UTF-8.
+  nb::register_exception_translator(
+      [](const std::exception_ptr& thrown, void* its_type) {
+        try {
+          std::rethrow_exception(thrown);
+        } catch (const E& error) {
+          PyErr_SetObject(static_cast<PyObject*>(its_type), decoded(error.what()).ptr());
+        }
+      },
+      type.ptr());
+}
+
 void add_errors(nb::module_& m) {
-  nb::exception<Error>(m, "Error", PyExc_RuntimeError).attr("__doc__") =
-      "What Norma throws for wrong arguments and files: 'op: argument: expected …, got …'.";
-  nb::exception<OutOfMemory>(m, "OutOfMemory", PyExc_MemoryError).attr("__doc__") = doc("OutOfMemory");
+  add_error<Error>(m, "Error", PyExc_RuntimeError,
+                   "What Norma throws for wrong arguments and files: 'op: argument: expected …, got …'.");
+  add_error<OutOfMemory>(m, "OutOfMemory", PyExc_MemoryError, doc("OutOfMemory"));
 }
 
 }  // namespace norma::python

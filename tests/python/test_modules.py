@@ -1,6 +1,7 @@
 """Layers, networks and optimizers."""
 
 import copy
+import os
 import pickle
 from pathlib import Path
 
@@ -112,6 +113,8 @@ def test_state_travels_through_a_file(tmp_path: Path) -> None:
     with pytest.raises(norma.Error, match="scale"):
         b.load_state_dict(loaded)
     assert b.load_state_dict(loaded, strict=False) == (["scale"], [])
+    with pytest.raises(norma.Error, match="cannot open .*\ufffd.safetensors: "):  # a name that is not UTF-8
+        norma.load_file(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.safetensors"))
 
 
 def test_hooks_see_inputs_and_outputs() -> None:
