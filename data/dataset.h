@@ -36,7 +36,7 @@ struct DatasetInfo {
   [[nodiscard]] int64_t image_bytes() const { return channels * height * width; }
 };
 
-/// Images with labels, found by index.
+/// Images with labels, found by index. A dataset of your own fills in `info_`, or overrides info().
 class Dataset {
  public:
   explicit Dataset(DatasetInfo info = {}) : info_(std::move(info)) {}
