@@ -35,6 +35,8 @@ Tensor aligned(const Tensor& x, const Tensor& like) {
 
 // A state dict names a master weight by this prefix and the parameter's name.
 const std::string kMaster = "master.";
+// And the number of its updates by this one.
+const std::string kStep = "step.";
 
 // x's values in the strides of a parameter, in float32 for one of 16 bits.
 Tensor wide_copy(const Tensor& x, const Tensor& parameter) {
@@ -194,10 +196,15 @@ void Optimizer::step() {
     --steps_;
     throw;
   }
+  std::ranges::for_each(slots_, &Slot::count_step);
 }
 
 void Optimizer::set_numbers() {
-  const std::vector<double> numbers = numbers_of_next_step();
+  std::vector<double> numbers;
+  for (const Slot& slot : slots_) {
+    const std::vector<double> own = numbers_of(*slot.group, slot.steps + 1);
+    numbers.insert(numbers.end(), own.begin(), own.end());
+  }
   const auto count = static_cast<int64_t>(numbers.size());
   const Device device = parameters().at(0).device();
   if (!numbers_.defined() || numbers_.numel() != count || numbers_.device() != device) {
@@ -214,6 +221,7 @@ void Optimizer::record_step(const Tensor& guard) {
 void Optimizer::count_launched_step() {
   ++steps_;
   for (Slot& slot : slots_) {
+    slot.count_step();
     slot.parameter.bump_version();
     slot.master.note_rounded_into(slot.parameter);
   }
@@ -241,7 +249,8 @@ void Optimizer::make_step() {
   };
   for (Slot& slot : slots_) {
     const Tensor& gradient = slot.parameter.grad();
-    if (!gradient.defined()) {
+    slot.has_gradient = gradient.defined();
+    if (!slot.has_gradient) {
       continue;
     }
     // The kernels run over memory, so all tensors must lie in one order. They nearly always do: gradients and averages
@@ -253,7 +262,12 @@ void Optimizer::make_step() {
     }
     const bool lies_alike = gradient.strides() == values.strides() && gradient.device() == values.device();
     const bool serves = lies_alike && gradient.dtype() == values.dtype() && grad_scale_ == 1;
-    Update update{.parameter = values, .gradient = gradient, .state = &slot.state, .group = slot.group};
+    Update update{
+        .parameter = values, .gradient = gradient, .state = &slot.state, .group = slot.group, .number = slot.steps + 1};
+    if (guard_.defined()) {  // each slot has equally many numbers
+      update.changing =
+          numbers_.device_pointer<double>() + numbers_.numel() / std::ssize(slots_) * (&slot - slots_.data());
+    }
     Pending rest{.slot = &slot, .gradient = {}};
     if (!serves) {
       rest.gradient = lies_alike || grad_scale_ == 1 ? gradient : aligned(gradient, values);
@@ -274,6 +288,9 @@ NamedTensors Optimizer::state_dict() const {
   for (const auto& [name, weight] : master_weights()) {
     dict.emplace_back(kMaster + name, weight);
   }
+  const auto number = [](int64_t value) {
+    return from_vector<int64_t>({value}, {}, {.dtype = DType::int64, .device = kCpu});
+  };
   const std::vector<std::string> names = state_names();
   for (const Slot& slot : slots_) {
     for (size_t s = 0; s < slot.state.size(); ++s) {
@@ -281,11 +298,13 @@ NamedTensors Optimizer::state_dict() const {
         dict.emplace_back(names[s] + "." + slot.name, slot.state[s]);
       }
     }
+    if (slot.steps != steps_ && std::ranges::any_of(slot.state, &Tensor::defined)) {
+      dict.emplace_back(kStep + slot.name, number(slot.steps));
+    }
   }
-  const TensorOptions number{.dtype = DType::int64, .device = kCpu};
   const auto states = static_cast<int64_t>(dict.size() - 2);  // the number of states shows a lost one
-  dict[0] = {"step", from_vector<int64_t>({steps_}, {}, number)};
-  dict[1] = {"states", from_vector<int64_t>({states}, {}, number)};
+  dict[0] = {"step", number(steps_)};
+  dict[1] = {"states", number(states)};
   return dict;
 }
 
@@ -303,16 +322,25 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
     }
     return 0;
   };
-  const int64_t steps = number_of("step");
-  if (steps < 0) {
-    problems.push_back(fmt::format("step: expected at least 0, got {}", steps));
-  }
+  const auto steps_in = [&](const std::string& name) {
+    const int64_t steps = number_of(name);
+    if (steps < 0) {
+      problems.push_back(fmt::format("{}: expected at least 0, got {}", name, steps));
+    }
+    return steps;
+  };
+  const int64_t steps = steps_in("step");
   const int64_t expected_states = number_of("states");
   const std::vector<std::string> names = state_names();
   std::unordered_set<std::string> known{"step", "states"};
   std::vector<std::string> absent;
   int64_t present = 0;
+  std::vector<int64_t> steps_of_slots;
   for (const Slot& slot : slots_) {
+    const std::string own_steps = kStep + slot.name;
+    known.insert(own_steps);
+    present += given.contains(own_steps) ? 1 : 0;
+    steps_of_slots.push_back(given.contains(own_steps) ? steps_in(own_steps) : steps);
     std::vector<std::string> kept = mapped(names, [](const std::string& state) { return state + "."; });
     if (is_half(slot.parameter.dtype())) {
       kept.push_back(kMaster);
@@ -351,10 +379,12 @@ void Optimizer::load_state_dict(const NamedTensors& dict) {
 
   steps_ = steps;
   for (Slot& slot : slots_) {
+    slot.steps = 0;
     slot.state.assign(names.size(), {});
     for (size_t s = 0; s < names.size(); ++s) {
       if (const auto found = given.find(names[s] + "." + slot.name); found != given.end()) {
         slot.state[s] = wide_copy(found->second, slot.parameter);
+        slot.steps = steps_of_slots[static_cast<size_t>(&slot - slots_.data())];
       }
     }
     slot.master = {};

@@ -57,7 +57,7 @@ class Optimizer : NotCopied {
   // each launch that made the update.
 
   /// False if the numbers of a step cannot be set without its kernels.
-  [[nodiscard]] bool can_be_recorded() const { return !numbers_of_next_step().empty(); }
+  [[nodiscard]] bool can_be_recorded() const { return !groups_.empty() && !numbers_of(groups_[0], 1).empty(); }
   /// Copies the numbers of the next step, such as the learning rate, to the device of the parameters, where the kernels
   /// of record_step() read them.
   void set_numbers();
@@ -88,9 +88,11 @@ class Optimizer : NotCopied {
 
   /// "step" and, for each parameter that has been updated, its running averages ("momentum.<parameter>",
   /// "exp_avg.<parameter>", "exp_avg_sq.<parameter>") and its master weight ("master.<parameter>"), which share the
-  /// optimizer's memory; and "states", the number of these. "step" and "states" are int64 scalars.
+  /// optimizer's memory, and the number of its updates ("step.<parameter>") where that is not "step"; and "states", the
+  /// number of these. "step", "step.<parameter>" and "states" are int64 scalars.
   [[nodiscard]] NamedTensors state_dict() const;
-  /// Copies all of that from `dict`. Averages and master weights that the saved optimizer did not have start anew.
+  /// Copies all of that from `dict`. Averages and master weights that the saved optimizer did not have start anew; a
+  /// parameter without averages has had no update.
   /// Throws one Error that lists unexpected and misshapen names, and the absent ones if there are fewer than "states";
   /// nothing has changed then.
   void load_state_dict(const NamedTensors& dict);
@@ -108,15 +110,15 @@ class Optimizer : NotCopied {
     Tensor gradient;
     Tensors* state = nullptr;  ///< the running averages; undefined the first time
     const ParameterGroup* group = nullptr;
+    int64_t number = 1;                ///< which update of the parameter this is, from 1
+    const double* changing = nullptr;  ///< where set_numbers() put its Step; null outside record_step()
   };
   /// Updates these parameters, and makes the averages that are undefined.
   virtual void update(const std::vector<Update>& updates) = 0;
-  /// The Step of each group (ops/optimizer/kernels.h) as plain numbers; empty for an optimizer that has none.
-  [[nodiscard]] virtual std::vector<double> numbers_of_next_step() const { return {}; }
-  /// The place where set_numbers() put the Step of a group; null outside record_step().
-  template <class Step>
-  [[nodiscard]] const Step* recorded_numbers(const ParameterGroup& group) const {
-    return guard_.defined() ? static_cast<const Step*>(numbers_.device_pointer()) + (&group - groups_.data()) : nullptr;
+  /// The Step (ops/optimizer/kernels.h) of update `number` of a parameter, in the next step, as plain numbers; empty
+  /// for an optimizer that has none.
+  [[nodiscard]] virtual std::vector<double> numbers_of(const ParameterGroup& /*group*/, int64_t /*number*/) const {
+    return {};
   }
   /// The guard of record_step(); undefined outside of it.
   [[nodiscard]] const Tensor& guard() const { return guard_; }
@@ -141,6 +143,10 @@ class Optimizer : NotCopied {
     const ParameterGroup* group = nullptr;
     Tensors state = {};  ///< the running averages
     Master master = {};
+    int64_t steps = 0;          ///< the updates of this parameter so far
+    bool has_gradient = false;  ///< in the last step, or the recording of one
+
+    void count_step() { steps += has_gradient ? 1 : 0; }
 
     /// The dense tensor that update() changes: the master weight, the parameter itself, or a copy.
     Tensor begin_update();

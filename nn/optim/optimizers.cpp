@@ -24,10 +24,15 @@ namespace norma::nn {
 
 namespace {
 
+/// The place of an update's numbers in a recorded step, which set_numbers() writes; null in any other step.
+template <class Step, class Update>
+const Step* changing_of(const Update& update) {
+  return static_cast<const Step*>(static_cast<const void*>(update.changing));
+}
+
 /// An update of AdamW's kind. `averages`: of the gradient and of its square; those that are undefined begin at 0.
 template <class Update, class Step>
-StepUpdate<Step> step_update(const Update& update, std::span<Tensor> averages, const Step& step,
-                             const Step* changing = nullptr) {
+StepUpdate<Step> step_update(const Update& update, std::span<Tensor> averages, const Step& step) {
   for (Tensor& average : averages) {
     if (!average.defined()) {
       average = zeros_like(update.parameter);
@@ -38,7 +43,7 @@ StepUpdate<Step> step_update(const Update& update, std::span<Tensor> averages, c
           .average = averages.front(),
           .square_average = averages.back(),
           .step = step,
-          .changing = changing};
+          .changing = changing_of<Step>(update)};
 }
 
 void check_betas(std::string_view op, double beta1, double beta2) {
@@ -46,25 +51,20 @@ void check_betas(std::string_view op, double beta1, double beta2) {
         beta1, beta2);
 }
 
-/// The Step of each group, which consists of doubles, as plain numbers.
-template <class StepOf>
-std::vector<double> numbers_of(const std::vector<ParameterGroup>& groups, StepOf&& step_of) {
-  std::vector<double> numbers;
-  for (const ParameterGroup& group : groups) {
-    const auto step = step_of(group);
-    static_assert(sizeof(step) % sizeof(double) == 0);
-    std::vector<double> of_group(sizeof(step) / sizeof(double));
-    std::memcpy(of_group.data(), &step, sizeof(step));
-    numbers.insert(numbers.end(), of_group.begin(), of_group.end());
-  }
+/// A Step, which consists of doubles, as plain numbers.
+template <class Step>
+std::vector<double> as_doubles(const Step& step) {
+  static_assert(sizeof(Step) % sizeof(double) == 0);
+  std::vector<double> numbers(sizeof(Step) / sizeof(double));
+  std::memcpy(numbers.data(), &step, sizeof(Step));
   return numbers;
 }
 
-/// The numbers of AdamW's step number `step`, from 1.
+/// The numbers of AdamW's update number `number`, from 1.
 kernels::AdamWStep adamw_numbers(double beta1, double beta2, double eps, double rate, double weight_decay,
-                                 int64_t step) {
-  const double correction1 = 1 - std::pow(beta1, static_cast<double>(step));
-  const double correction2 = 1 - std::pow(beta2, static_cast<double>(step));
+                                 int64_t number) {
+  const double correction1 = 1 - std::pow(beta1, static_cast<double>(number));
+  const double correction2 = 1 - std::pow(beta2, static_cast<double>(number));
   return {.beta1 = beta1,
           .beta2 = beta2,
           .eps = eps,
@@ -103,8 +103,8 @@ kernels::SgdStep Sgd::step_of(const ParameterGroup& group, bool first) const {
           .along = options_.nesterov ? momentum() : 1};
 }
 
-std::vector<double> Sgd::numbers_of_next_step() const {
-  return numbers_of(groups(), [&](const ParameterGroup& group) { return step_of(group, /* first= */ false); });
+std::vector<double> Sgd::numbers_of(const ParameterGroup& group, int64_t /*number*/) const {
+  return as_doubles(step_of(group, /* first= */ false));
 }
 
 void Sgd::update(const std::vector<Update>& updates) {
@@ -119,7 +119,7 @@ void Sgd::update(const std::vector<Update>& updates) {
                      .gradient = update.gradient,
                      .average = momentum() != 0 ? velocity : Tensor(),
                      .step = step_of(*update.group, first),
-                     .changing = recorded_numbers<kernels::SgdStep>(*update.group)});
+                     .changing = changing_of<kernels::SgdStep>(update)});
   }
   sgd_step(steps, guard());
   for (size_t i = 0; i < updates.size(); ++i) {  // only now, so that a step without memory can be taken once more
@@ -135,19 +135,18 @@ AdamW::AdamW(std::vector<ParameterGroup> groups, const AdamWOptions& options)
   check_not_negative("adamw", "eps", options.eps);
 }
 
-kernels::AdamWStep AdamW::step_of(const ParameterGroup& group, int64_t step) const {
-  return adamw_numbers(momentum(), options_.beta2, options_.eps, lr() * group.lr_scale, group.weight_decay, step);
+kernels::AdamWStep AdamW::step_of(const ParameterGroup& group, int64_t number) const {
+  return adamw_numbers(momentum(), options_.beta2, options_.eps, lr() * group.lr_scale, group.weight_decay, number);
 }
 
-std::vector<double> AdamW::numbers_of_next_step() const {
-  return numbers_of(groups(), [&](const ParameterGroup& group) { return step_of(group, steps() + 1); });
+std::vector<double> AdamW::numbers_of(const ParameterGroup& group, int64_t number) const {
+  return as_doubles(step_of(group, number));
 }
 
 void AdamW::update(const std::vector<Update>& updates) {
   std::vector<AdamWUpdate> steps;
   for (const Update& update : updates) {
-    steps.push_back(step_update(update, *update.state, step_of(*update.group, this->steps()),
-                                recorded_numbers<kernels::AdamWStep>(*update.group)));
+    steps.push_back(step_update(update, *update.state, step_of(*update.group, update.number)));
   }
   adamw_step(steps, guard());
 }
@@ -178,15 +177,14 @@ kernels::LambStep Lamb::step_of(const ParameterGroup& group, int64_t step) const
           .rate = lr() * group.lr_scale};
 }
 
-std::vector<double> Lamb::numbers_of_next_step() const {
-  return numbers_of(groups(), [&](const ParameterGroup& group) { return step_of(group, steps() + 1); });
+std::vector<double> Lamb::numbers_of(const ParameterGroup& group, int64_t /*number*/) const {
+  return as_doubles(step_of(group, steps() + 1));
 }
 
 void Lamb::update(const std::vector<Update>& updates) {
   std::vector<LambUpdate> steps;
   for (const Update& update : updates) {
-    steps.push_back(step_update(update, *update.state, step_of(*update.group, this->steps()),
-                                recorded_numbers<kernels::LambStep>(*update.group)));
+    steps.push_back(step_update(update, *update.state, step_of(*update.group, this->steps())));
   }
   lamb_step(steps, divisor_, guard());
 }
@@ -200,7 +198,7 @@ RmsPropTf::RmsPropTf(std::vector<ParameterGroup> groups, const RmsPropTfOptions&
 }
 
 void RmsPropTf::update(const std::vector<Update>& updates) {
-  for (const auto& [parameter, gradient, state, group] : updates) {
+  for (const auto& [parameter, gradient, state, group, number, changing] : updates) {
     Tensor p = parameter;
     Tensor& squares = state->front();
     Tensor& velocity = state->back();
@@ -289,7 +287,7 @@ void Muon::update(const std::vector<Update>& updates) {
     const double rate = lr() * update.group->lr_scale;
     others.push_back(step_update(
         update, std::span(*update.state).subspan(1),
-        adamw_numbers(options_.beta1, options_.beta2, options_.eps, rate, update.group->weight_decay, steps())));
+        adamw_numbers(options_.beta1, options_.beta2, options_.eps, rate, update.group->weight_decay, update.number)));
   }
   if (!others.empty()) {
     adamw_step(others, guard());

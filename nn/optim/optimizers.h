@@ -30,7 +30,7 @@ class Sgd : public Optimizer {
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"momentum"}; }
   void update(const std::vector<Update>& updates) override;
-  [[nodiscard]] std::vector<double> numbers_of_next_step() const override;
+  [[nodiscard]] std::vector<double> numbers_of(const ParameterGroup& group, int64_t number) const override;
 
  private:
   /// `first`: of a parameter without a velocity.
@@ -46,7 +46,8 @@ struct AdamWOptions {
   double eps = 1e-8;
 };
 
-/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), as in PyTorch, but t is steps():
+/// AdamW (Loshchilov and Hutter, "Decoupled weight decay regularization", 2019), as in PyTorch. In the t-th update of
+/// a parameter:
 ///   p *= 1 - lr · weight_decay;  m = beta1 · m + (1 - beta1) · g;  v = beta2 · v + (1 - beta2) · g²;
 ///   p -= lr / (1 - beta1^t) · m / (sqrt(v / (1 - beta2^t)) + eps).
 class AdamW : public Optimizer {
@@ -56,11 +57,11 @@ class AdamW : public Optimizer {
  protected:
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void update(const std::vector<Update>& updates) override;
-  [[nodiscard]] std::vector<double> numbers_of_next_step() const override;
+  [[nodiscard]] std::vector<double> numbers_of(const ParameterGroup& group, int64_t number) const override;
 
  private:
-  /// The numbers of step number `step`, from 1.
-  [[nodiscard]] kernels::AdamWStep step_of(const ParameterGroup& group, int64_t step) const;
+  /// The numbers of the update with this number, from 1.
+  [[nodiscard]] kernels::AdamWStep step_of(const ParameterGroup& group, int64_t number) const;
 
   AdamWOptions options_;
 };
@@ -77,8 +78,8 @@ struct LambOptions {
 /// the decay, scaled to the norm of the parameter:
 ///   m, v as AdamW, of g / max(1, |all g| / max_grad_norm);
 ///   u = m / (1 - beta1^t) / (sqrt(v / (1 - beta2^t)) + eps) + weight_decay · p;  p -= lr · r · u
-/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay. The gradients are not
-/// changed, and the host does not wait for the device.
+/// with the trust ratio r = |p| / |u|, or 1 if either is 0 and for groups without weight decay, where t is steps(). The
+/// gradients are not changed, and the host does not wait for the device.
 class Lamb : public Optimizer {
  public:
   explicit Lamb(std::vector<ParameterGroup> groups, const LambOptions& options = {});
@@ -87,7 +88,7 @@ class Lamb : public Optimizer {
   [[nodiscard]] std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void begin_step() override;
   void update(const std::vector<Update>& updates) override;
-  [[nodiscard]] std::vector<double> numbers_of_next_step() const override;
+  [[nodiscard]] std::vector<double> numbers_of(const ParameterGroup& group, int64_t number) const override;
 
  private:
   /// The numbers of step number `step`, from 1.

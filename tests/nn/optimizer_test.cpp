@@ -111,6 +111,63 @@ TEST_CASE("adamw: defaults, PyTorch's numbers") {
                    {0.00037550444590485343, -0.0999339549179387});
 }
 
+// With a gradient g that stays, each update of AdamW moves by lr · g / (|g| + eps), whatever the betas are, if the bias
+// is corrected by the number of updates.
+TEST_CASE("adamw: a parameter whose first gradient comes late begins at its step 1") {
+  for (const bool muon : {false, true}) {
+    CAPTURE(muon);
+    Tensor early = ones({2}, {.dtype = DType::float64}).set_requires_grad();
+    Tensor late = from_vector<double>({1, -2}, {2}).set_requires_grad();
+    const auto make = [&]() -> std::unique_ptr<Optimizer> {
+      const std::vector<ParameterGroup> groups{{.parameters = {{"early", early}, {"late", late}}}};
+      if (muon) {
+        return std::make_unique<Muon>(groups, MuonOptions{.lr = 0.1});
+      }
+      return std::make_unique<AdamW>(groups, AdamWOptions{.lr = 0.1});
+    };
+    const auto check_updates = [&](int early_updates, int late_updates) {
+      CHECK(max_difference(early, full({2}, 1 - 0.1 * early_updates, {.dtype = DType::float64})) <= 1e-6);
+      CHECK(max_difference(late, from_vector<double>({1 - 0.1 * late_updates, -2 + 0.1 * late_updates}, {2})) <= 1e-6);
+    };
+    auto optimizer = make();
+    early.set_grad(full({2}, 3, {.dtype = DType::float64}));
+    for (int step = 1; step <= 4; ++step) {
+      if (step == 3) {
+        late.set_grad(from_vector<double>({0.5, -4}, {2}));
+      }
+      optimizer->step();
+      check_updates(step, std::max(0, step - 2));
+    }
+    const NamedTensors state = optimizer->state_dict();
+    CHECK(state.back().first == "step.late");
+    CHECK(state.back().second.item<int64_t>() == 2);
+    optimizer = make();
+    optimizer->load_state_dict(state);
+    optimizer->step();
+    check_updates(5, 3);
+    if (optimizer->can_be_recorded()) {
+      optimizer->set_numbers();
+      optimizer->record_step(zeros({2}, {.dtype = DType::float64}));  // the CPU makes it at once
+      optimizer->count_launched_step();
+      optimizer->step();
+      check_updates(7, 5);
+    }
+  }
+}
+
+TEST_CASE("adamw: a state without a parameter's own steps takes the optimizer's") {
+  Tensor x = from_vector<double>({1}, {1}).set_requires_grad();
+  AdamW optimizer({{.parameters = {{"x", x}}}}, {.lr = 0.1, .beta1 = 0.5, .beta2 = 0.75});
+  const TensorOptions number{.dtype = DType::int64};
+  optimizer.load_state_dict({{"step", full({}, 2, number)},
+                             {"states", full({}, 2, number)},
+                             {"exp_avg.x", from_vector<double>({0}, {1})},
+                             {"exp_avg_sq.x", from_vector<double>({0}, {1})}});
+  x.set_grad(from_vector<double>({2}, {1}));
+  optimizer.step();  // its third: m = 1, v = 1
+  CHECK(x.item<double>() == doctest::Approx(1 - 0.1 / (1 - 0.125) / std::sqrt(1 / (1 - 0.421875))));
+}
+
 TEST_CASE("optimizer: every layout of parameter and gradient gives the same values") {
   const Tensor start = random_tensor({3, 5, 2, 4}, 1);
   const Tensor gradient = random_tensor({3, 5, 2, 4}, 2);
@@ -331,6 +388,10 @@ TEST_CASE("optimizer: error texts") {
   CHECK(
       error_of([&] { optimizer.load_state_dict(negative); }) ==
       "optimizer.load_state_dict: step: expected at least 0, got -2; exp_avg.w: expected a floating dtype, got int32");
+  NamedTensors late = optimizer.state_dict();
+  late.emplace_back("step.w", full({}, -1, {.dtype = DType::int64}));
+  CHECK(error_of([&] { optimizer.load_state_dict(late); }) ==
+        "optimizer.load_state_dict: step.w: expected at least 0, got -1");
 }
 
 TEST_CASE("clip: by norm, PyTorch's numbers") {
