@@ -5,7 +5,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/random/batch_part.h"
 #include "ops/random/kernels.h"
-#include "ops/shape/copy.h"
+#include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
 namespace norma {
@@ -21,7 +21,8 @@ void check_arguments(std::string_view op, const Tensor& x, double rate) {
   check(rate >= 0 && rate <= 1, op, "rate: expected a value in [0, 1], got {}", rate);
 }
 
-DropoutMask mask_of(Generator& generator, uint64_t counters, double rate) {
+DropoutMask mask_of(Generator& generator, int64_t count, double rate) {
+  const uint64_t counters = (static_cast<uint64_t>(count) + 3) / 4;
   return {.seed = generator.seed(), .first = generator.reserve(counters), .rate = rate, .origin = generator.origin()};
 }
 
@@ -35,21 +36,25 @@ Tensor masked(const Op& op, const Tensor& x, const DropoutMask& mask) {
   });
 }
 
-/// A mask of these sizes: factors of 0 or 1 / (1 - rate). Where x is a part of a batch, its part of the whole mask.
-Tensor factors(const Op& op, const Tensor& x, Sizes sizes, double rate, Generator& generator) {
-  const BatchPart* const part = current_batch_part();
-  if (part != nullptr) {
-    check(sizes[0] == part->images, op, "x: expected the {} images of a part of a batch, got sizes {}", part->images,
-          x.sizes());
-    sizes[0] = part->total;
+/// The part of a batch that x is; null where x is a whole one.
+const BatchPart* part_that_is(const Op& op, const Tensor& x) {
+  const BatchPart* const part = x.rank() > 0 ? current_batch_part() : nullptr;
+  check(part == nullptr || x.size(0) == part->images, op,
+        "x: expected the {} images of a part of a batch, got sizes {}", part == nullptr ? 0 : part->images, x.sizes());
+  return part;
+}
+
+/// x times a new mask. Where x is a part of a batch, its part of the whole batch's product.
+Tensor dropped(const Op& op, const Tensor& x, const BatchPart* part, double rate, Generator& generator) {
+  if (part == nullptr) {
+    return masked(op, x, mask_of(generator, x.numel(), rate));
   }
-  const auto counters = (static_cast<uint64_t>(sizes.numel()) + 3) / 4;
-  const DropoutMask mask = mask_of(generator, counters, rate);
-  const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
-  const Tensor factor = empty_like(one);
-  op.run(kernels::random_kernels, one, factor)
-      ->dropout(x.dtype(), sizes, factor.device_pointer(), factor.strides(), one.device_pointer(), one.strides(), mask);
-  return part == nullptr ? factor : narrow(factor, 0, part->first, part->images);
+  Sizes before = Sizes::filled(x.rank(), 0);
+  Sizes after = before;
+  before[0] = part->first;
+  after[0] = part->total - part->first - part->images;
+  const Tensor whole = dropped(op, pad(x, before, after), nullptr, rate, generator);
+  return narrow(whole, 0, part->first, part->images);
 }
 
 }  // namespace
@@ -67,13 +72,7 @@ Tensor dropout(const Tensor& input, double rate, bool training, Generator& gener
   if (!training || rate == 0) {
     return x;
   }
-  if (current_batch_part() != nullptr && x.rank() > 0) {
-    // In the dtype of the computation, in which masked() scales: a factor of 16 bits would be rounded.
-    const Tensor wide = to(x, compute_dtype(x.dtype()));
-    return to(mul(wide, factors(op, wide, wide.sizes(), rate, generator)), x.dtype());
-  }
-  const auto counters = (static_cast<uint64_t>(x.numel()) + 3) / 4;
-  return masked(op, x, mask_of(generator, counters, rate));
+  return dropped(op, x, part_that_is(op, x), rate, generator);
 }
 
 Tensor drop_path(const Tensor& input, double rate, bool training, Generator& generator) {
@@ -87,7 +86,8 @@ Tensor drop_path(const Tensor& input, double rate, bool training, Generator& gen
   // One factor for each sample, broadcast over the rest; mul() saves only this, a few bytes, for the backward pass.
   Sizes sizes = Sizes::filled(x.rank(), 1);
   sizes[0] = x.size(0);
-  return mul(x, factors(op, x, sizes, rate, generator));
+  const Tensor one = ones(sizes, {.dtype = x.dtype(), .device = x.device()});
+  return mul(x, dropped(op, one, part_that_is(op, x), rate, generator));
 }
 
 }  // namespace norma

@@ -174,6 +174,13 @@ TEST_CASE("dropout: the parts of a batch have the numbers of the whole, and so h
     }
   }
   CHECK(current_batch_part() == nullptr);
+  {
+    const BatchPartGuard guard({.first = 1, .images = 2, .total = 7});
+    const Tensor infinite = full({2, 3}, INFINITY).set_requires_grad();
+    const Tensor none = dropout(infinite, 1, true);
+    CHECK(max_difference(none, zeros({2, 3})) == 0);  // infinities that are dropped become 0
+    CHECK(max_difference(grad({none}, {infinite}, {infinite.detach()})[0], zeros({2, 3})) == 0);
+  }
   const BatchPartGuard guard({.first = 0, .images = 2, .total = 7});
   CHECK(error_of([&] {
           drop_path(zeros({7, 3, 5}), 0.5, true);
