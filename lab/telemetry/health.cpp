@@ -122,9 +122,7 @@ Extremes extremes_of(const Tensor& x) {
 
 /// All axes but the channels'.
 Axes axes_within_channel(const Tensor& x) {
-  Axes axes = axes_from(2, x.rank());
-  axes.insert(0, 0);
-  return axes;
+  return axes_from(0, x.rank()).without(1);
 }
 
 struct ChannelStatistics {

@@ -39,8 +39,7 @@ void ChannelMoments::add(const Tensor& x) {
   if (x.numel() == 0) {
     return;
   }
-  Axes axes = axes_from(2, x.rank());
-  axes.insert(0, 0);
+  const Axes axes = axes_from(0, x.rank()).without(1);
   const Tensor wide = in_float64(x);
   const std::vector<double> mean = norma::mean(wide, axes).to_vector<double>();
   const std::vector<double> var = norma::var(wide, axes, {.correction = 0}).to_vector<double>();

@@ -199,9 +199,7 @@ NormSpec spec_of_maps(const Tensor& x, const EvoNormB0Options& options) {
   return {.reduce = axes_from(2, x.rank()), .statistics = options.statistics, .eps = options.eps};
 }
 NormSpec spec_of_batch(const Tensor& x, const EvoNormB0Options& options) {
-  NormSpec spec = spec_of_maps(x, options);
-  spec.reduce.insert(0, 0);
-  return spec;
+  return {.reduce = axes_from(0, x.rank()).without(1), .statistics = options.statistics, .eps = options.eps};
 }
 
 /// inputs: x, v, weight, bias. fixed_var: (C), or undefined for the variance of the batch.

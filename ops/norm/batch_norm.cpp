@@ -31,9 +31,8 @@ void check_options(std::string_view op, const BatchNormOptions& options, const T
 
 /// Statistics of each channel of x (N, C, …).
 NormSpec batch_norm_spec(const Tensor& x, const BatchNormOptions& options) {
-  NormSpec spec{.reduce = axes_from(2, x.rank()), .affine = {1}, .statistics = options.statistics, .eps = options.eps};
-  spec.reduce.insert(0, 0);
-  return spec;
+  return {
+      .reduce = axes_from(0, x.rank()).without(1), .affine = {1}, .statistics = options.statistics, .eps = options.eps};
 }
 
 /// The norm in evaluation, by running statistics.
