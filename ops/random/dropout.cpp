@@ -5,6 +5,7 @@
 #include "ops/pointwise/pointwise.h"
 #include "ops/random/batch_part.h"
 #include "ops/random/kernels.h"
+#include "ops/shape/copy.h"
 #include "ops/shape/pad.h"
 #include "ops/shape/view.h"
 
@@ -54,7 +55,7 @@ Tensor dropped(const Op& op, const Tensor& x, const BatchPart* part, double rate
   before[0] = part->first;
   after[0] = part->total - part->first - part->images;
   const Tensor whole = dropped(op, pad(x, before, after), nullptr, rate, generator);
-  return narrow(whole, 0, part->first, part->images);
+  return clone(narrow(whole, 0, part->first, part->images));  // a view could not be changed in place
 }
 
 }  // namespace
