@@ -8,7 +8,8 @@ namespace norma::nn {
 /// Clips by norm, as torch.nn.utils.clip_grad_norm_: scales all gradients down to `max_norm` if their 2-norm together
 /// is larger. Returns that norm, a float64 number of rank 0 on their device. The sum is carried in float64 in a fixed
 /// order. The host does not wait for the device: the factor is computed there, and the host reads the norm only when it
-/// asks for item(). Throws Error unless max_norm > 0.
+/// asks for item(). A norm of NaN leaves the gradients as they are, where PyTorch makes all of them NaN; an infinite
+/// one makes them 0, and those that are infinite NaN, as in PyTorch. Throws Error unless max_norm > 0.
 Tensor clip_grad_norm_(const Tensors& parameters, double max_norm);
 /// Clamps every element of the gradients to ±`limit`, as torch.nn.utils.clip_grad_value_. Throws Error for a limit
 /// below 0.

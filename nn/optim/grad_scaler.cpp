@@ -6,6 +6,7 @@
 #include "nn/optim/optimizer.h"
 #include "ops/optimizer/optimizer.h"
 #include "ops/pointwise/pointwise.h"
+#include "ops/reduce/reduce.h"
 
 #include <algorithm>
 #include <cmath>
@@ -58,9 +59,11 @@ bool gradients_are_finite(const Tensors& parameters) {
   if (gradients.empty()) {
     return true;
   }
-  // In float64 no sum of squares of 32-bit numbers overflows.
+  // Squares of 32-bit numbers fit into float64. Those of large float64 numbers do not: the largest number tells.
   const std::vector<double> sums = sums_of_squares(gradients, gradients[0].device()).to_vector<double>();
-  return std::all_of(sums.begin(), sums.end(), [](double sum) { return std::isfinite(sum); });
+  return std::equal(sums.begin(), sums.end(), gradients.begin(), [](double sum, const Tensor& gradient) {
+    return std::isfinite(sum) || std::isfinite(max(abs(gradient)).item<double>());
+  });
 }
 
 }  // namespace norma::nn

@@ -132,6 +132,9 @@ TEST_CASE("grad_scaler: which gradients are finite") {
   Tensor large = parameter({1, 2});
   large.set_grad(to(from_vector<double>({3e38, -3e38}, {2}), DType::float32));
   CHECK(gradients_are_finite({large}));
+  Tensor wide = parameter({1, 2}, DType::float64);
+  wide.set_grad(from_vector<double>({1e200, -1e200}, {2}));  // their squares leave float64
+  CHECK(gradients_are_finite({large, wide}));
 }
 
 TEST_CASE("grad_scaler: error texts") {
