@@ -308,12 +308,10 @@ bool run_pixels(const LocalResponseProblem& p, const ResponseTile& tile, const S
 
 /// Runs all tiles. dy: null for y.
 template <class S, class R>
-void run_tiles(LocalResponseProblem p, const S* x, const S* dy, S* result, const R& response) {
+void run_tiles(const LocalResponseProblem& p, const S* x, const S* dy, S* result, const R& response) {
   using T = compute_t<S>;
   const MapShape& shape = p.shape;
   const int64_t channels = shape.channels;
-  p.below = std::min(p.below, channels - 1);
-  p.above = std::min(p.above, channels - 1);
   const int64_t reach = p.below + p.above;
   const bool pixels_lie_apart = shape.channels_last;  // otherwise side by side
   const int64_t outer = pixels_lie_apart ? 1 : shape.outer;
