@@ -145,53 +145,34 @@ Tensor empty_for(const Geometry& geometry, const Sizes& sizes, DType dtype, Devi
   return empty(sizes, {.dtype = dtype, .device = device, .format = geometry.format});
 }
 
-// Pooling is linear once the maxima are known: the two ops of a pair below are each other's gradients.
+// Pooling is linear once the maxima are known, so that a function below and the same with `gradient` are each other's
+// gradients.
 
-Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry);
-
-Tensor max_pool_gradient(const Tensor& dy, const Tensor& index, const SharedGeometry& geometry) {
-  const Op op("max_pool2d_gradient");
-  const Tensor dy_read = contiguous_copy(dy, geometry->format);
-  const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
-  op.run(kernels::pool_kernels, dy_read, index, dx)
-      ->max_pool_gradient(geometry->plain(), dy_read.device_pointer(), index.device_pointer<int32_t>(),
-                          dx.device_pointer());
-  return op.record({dy}, dx, {index}, [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
-    return {max_pool_pick(gradient, context.saved(0), geometry)};
-  });
-}
-
-Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry) {
-  const Op op("max_pool2d_pick");
+/// The values of x that the index points to; `gradient`: brings each x to where it points.
+Tensor max_pool_pick(const Tensor& x, const Tensor& index, const SharedGeometry& geometry, bool gradient) {
+  const Op op(gradient ? "max_pool2d_gradient" : "max_pool2d_pick");
   const Tensor x_read = contiguous_copy(x, geometry->format);
-  const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
-  op.run(kernels::pool_kernels, x_read, index, y)
-      ->max_pool_pick(geometry->plain(), x_read.device_pointer(), index.device_pointer<int32_t>(), y.device_pointer());
-  return op.record({x}, y, {index}, [geometry](const Tensor& gradient, const BackwardContext& context) -> Tensors {
-    return {max_pool_gradient(gradient, context.saved(0), geometry)};
+  const Tensor y = empty_for(*geometry, gradient ? geometry->x_sizes : geometry->y_sizes(), x.dtype(), x.device());
+  {
+    const auto run = op.run(kernels::pool_kernels, x_read, index, y);
+    (gradient ? run->max_pool_gradient : run->max_pool_pick)(geometry->plain(), x_read.device_pointer(),
+                                                             index.device_pointer<int32_t>(), y.device_pointer());
+  }
+  return op.record({x}, y, {index}, [geometry, gradient](const Tensor& dy, const BackwardContext& context) -> Tensors {
+    return {max_pool_pick(dy, context.saved(0), geometry, !gradient)};
   });
 }
 
-Tensor average_pool(const Op& op, const Tensor& x, const SharedGeometry& geometry);
-
-Tensor average_pool_gradient(const Tensor& dy, const SharedGeometry& geometry) {
-  const Op op("avg_pool2d_gradient");
-  const Tensor dy_read = contiguous_copy(dy, geometry->format);
-  const Tensor dx = empty_for(*geometry, geometry->x_sizes, dy.dtype(), dy.device());
-  op.run(kernels::pool_kernels, dy_read, dx)
-      ->average_pool_gradient(geometry->plain(), dy_read.device_pointer(), dx.device_pointer());
-  return op.record({dy}, dx, {}, [geometry](const Tensor& gradient, const BackwardContext&) -> Tensors {
-    return {average_pool(Op("avg_pool2d"), gradient, geometry)};
-  });
-}
-
-Tensor average_pool(const Op& op, const Tensor& x, const SharedGeometry& geometry) {
+Tensor average_pool(const Op& op, const Tensor& x, const SharedGeometry& geometry, bool gradient = false) {
   const Tensor x_read = contiguous_copy(x, geometry->format);
-  const Tensor y = empty_for(*geometry, geometry->y_sizes(), x.dtype(), x.device());
-  op.run(kernels::pool_kernels, x_read, y)
-      ->average_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer());
-  return op.record({x}, y, {}, [geometry](const Tensor& dy, const BackwardContext&) -> Tensors {
-    return {average_pool_gradient(dy, geometry)};
+  const Tensor y = empty_for(*geometry, gradient ? geometry->x_sizes : geometry->y_sizes(), x.dtype(), x.device());
+  {
+    const auto run = op.run(kernels::pool_kernels, x_read, y);
+    (gradient ? run->average_pool_gradient : run->average_pool)(geometry->plain(), x_read.device_pointer(),
+                                                                y.device_pointer());
+  }
+  return op.record({x}, y, {}, [geometry, gradient](const Tensor& dy, const BackwardContext&) -> Tensors {
+    return {average_pool(Op(gradient ? "avg_pool2d" : "avg_pool2d_gradient"), dy, geometry, !gradient)};
   });
 }
 
@@ -224,7 +205,7 @@ Tensor max_pool2d(const Tensor& input, const Pool2dOptions& options) {
       ->max_pool(geometry->plain(), x_read.device_pointer(), y.device_pointer(), index.device_pointer<int32_t>());
   describe(op, options);
   return op.record({x}, y, {index}, [geometry](const Tensor& dy, const BackwardContext& context) -> Tensors {
-    return {max_pool_gradient(dy, context.saved(0), geometry)};
+    return {max_pool_pick(dy, context.saved(0), geometry, /* gradient= */ true)};
   });
 }
 
