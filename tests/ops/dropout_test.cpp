@@ -178,7 +178,7 @@ TEST_CASE("dropout: the parts of a batch have the numbers of the whole, and so h
     const BatchPartGuard guard({.first = 1, .images = 2, .total = 7});
     const Tensor infinite = full({2, 3}, INFINITY).set_requires_grad();
     Tensor none = dropout(infinite, 1, true);
-    relu_(none);  // may be changed in place, as the whole
+    relu_(none);                                      // may be changed in place, as the whole
     CHECK(max_difference(none, zeros({2, 3})) == 0);  // infinities that are dropped become 0
     CHECK(max_difference(grad({none}, {infinite}, {infinite.detach()})[0], zeros({2, 3})) == 0);
   }
