@@ -11,6 +11,10 @@
 
 #include <algorithm>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace norma {
 
 /// The runtime ends the program when the system does not give it a thread, so the limit is well below the system's.
@@ -60,6 +64,22 @@ void use_threads(int count) {
   has_all_threads = false;
 }
 
+#if defined(__x86_64__)
+constexpr unsigned kFlush = 0x8040;  // of MXCSR: FTZ and DAZ, results and operands
+
+bool flushes() {
+  return (_mm_getcsr() & kFlush) == kFlush;
+}
+void flush_in_this_thread(bool flush) {
+  _mm_setcsr(flush ? _mm_getcsr() | kFlush : _mm_getcsr() & ~kFlush);
+}
+#else
+bool flushes() {
+  return false;
+}
+void flush_in_this_thread(bool /*flush*/) {}
+#endif
+
 /// Throws OutOfMemory unless the stacks of all threads have room or are there.
 void ensure_threads() {
   if (has_all_threads || num_threads() == 1 || in_parallel()) {
@@ -85,6 +105,31 @@ OneThread::OneThread() : before_(num_threads()) {
 }
 OneThread::~OneThread() {
   use_threads(before_);
+}
+
+bool set_flush_denormal(bool flush) {
+  flush_in_this_thread(flush);
+  if (num_threads() > 1 && !in_parallel()) {
+    ensure_threads();
+#pragma omp parallel
+    flush_in_this_thread(flush);
+    has_all_threads = true;
+  }
+  return flushes() == flush;
+}
+
+FlushDenormalGuard::FlushDenormalGuard() : before_(flushes()) {
+  if (!before_) {
+    set_flush_denormal(true);
+  }
+}
+FlushDenormalGuard::~FlushDenormalGuard() {
+  if (!before_) {
+    try {
+      set_flush_denormal(false);
+    } catch (const OutOfMemory&) {  // the other threads keep it then
+    }
+  }
 }
 
 void before_library_loop() {

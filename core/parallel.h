@@ -23,6 +23,20 @@ class OneThread : NotCopied {
  private:
   int before_;
 };
+/// Takes subnormal numbers for 0 (below 1.2e-38 in float32) as operands and results, in this thread and those of its
+/// parallel loops, or keeps them as IEEE 754 does. A processor may take a hundred times as long for an instruction that
+/// meets one. Threads that start later do as the one that starts them. Returns whether the processor can: others than
+/// x86-64 keep them.
+bool set_flush_denormal(bool flush);
+/// Subnormal numbers are 0 while it lives: set_flush_denormal(true), and as before at its end.
+class FlushDenormalGuard : NotCopied {
+ public:
+  FlushDenormalGuard();
+  ~FlushDenormalGuard();
+
+ private:
+  bool before_;
+};
 /// Call this before a library runs parallel loops of its own. In a process whose addresses are limited (ulimit -v) it
 /// throws OutOfMemory unless the stacks of all threads have room. Otherwise the OpenMP runtime (libgomp) would end the
 /// program when it cannot start a thread. It starts threads again and again: a loop of a library may use fewer threads

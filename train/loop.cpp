@@ -4,6 +4,7 @@
 #include "base/nearest_name.h"
 #include "core/copy.h"
 #include "core/factory.h"
+#include "core/parallel.h"
 #include "core/upload.h"
 #include "data/loader.h"
 #include "train/processes.h"
@@ -304,6 +305,7 @@ double system_seconds() {
 }
 
 int64_t train_loop(TrainingState& run, StepFaults& faults, const LoopOptions& options, LoopObserver& observer) {
+  const FlushDenormalGuard flush;  // before the loader starts threads: the number of workers changes no bits
   const Device device = run.model->device();
   data::Loader loader = make_train_loader(run.recipe, run.train_set, options.workers, run.plan.batches_before(run.step),
                                           device, run.processes.part());

@@ -2,6 +2,7 @@
 
 #include "core/autocast.h"
 #include "core/device.h"
+#include "core/parallel.h"
 #include "core/tf32.h"
 #include "nn/module.h"
 
@@ -39,15 +40,17 @@ void convert_model(nn::Module& model, const Precision& precision);
 /// A network's input in the dtype of the network.
 Tensor convert_input(const Tensor& images, const Precision& precision);
 
-/// Sets autocast while it lives, if the precision has it, and whether TF32 is allowed. Put it around forward and loss:
-/// backward of ops that ran under autocast needs none. But TF32 must be set for backward, too, by a Tf32Guard of its
-/// own. `casts` keeps converted parameters for the next scope, and must outlive this; null: they end with it.
+/// Sets autocast while it lives, if the precision has it, and whether TF32 is allowed, and takes subnormal numbers for
+/// 0. Put it around forward and loss: backward of ops that ran under autocast needs none. But TF32 must be set for
+/// backward, too, by a Tf32Guard of its own, and subnormal numbers cost time there without a FlushDenormalGuard.
+/// `casts` keeps converted parameters for the next scope, and must outlive this; null: they end with it.
 class PrecisionScope {
  public:
   explicit PrecisionScope(const Precision& precision, CastCache* casts = nullptr);
 
  private:
   Tf32Guard tf32_;
+  FlushDenormalGuard flush_denormal_;
   std::optional<Autocast> autocast_;
 };
 

@@ -3,6 +3,7 @@
 #include "core/copy.h"
 #include "core/event.h"
 #include "core/factory.h"
+#include "core/parallel.h"
 #include "core/share.h"
 #include "core/tape.h"
 #include "nn/norm/convert.h"
@@ -157,6 +158,7 @@ StepParts Step::run_parts() {
   }
   {
     const Tf32Guard tf32(precision_.tf32);  // backward too
+    const FlushDenormalGuard flush;
     optimizer_->zero_grad();
     const Tensor value = loss();
     forward_end.record();

@@ -79,5 +79,6 @@ NB_MODULE(_norma, m) {
   add_conformance(m);
   m.def("num_threads", &num_threads, doc("num_threads"));
   m.def("set_num_threads", &set_num_threads, nb::arg("count"), doc("set_num_threads"));
+  m.def("set_flush_denormal", &set_flush_denormal, nb::arg("mode"), doc("set_flush_denormal"));
   m.def("manual_seed", &manual_seed, nb::arg("seed"), doc("manual_seed"));
 }

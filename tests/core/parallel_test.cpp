@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)  // which takes terabytes of addresses, so that no limit can be set
 #define NORMA_LIMITED_TEST_CASE(name) TEST_CASE(name* doctest::skip(true))
@@ -66,5 +67,36 @@ TEST_CASE(
   }
   CHECK(num_threads() == 1025);
 }
+
+#if defined(__x86_64__)
+/// Of each thread of a loop, whether a product is subnormal, where its exact value is, rather than 0.
+std::vector<bool> keeps_subnormal() {
+  std::vector<char> keeps(static_cast<size_t>(num_threads()));
+  const volatile float small = 1e-20F;
+  parallel_for(0, num_threads(), 1,
+               [&](int64_t first, int64_t) { keeps[static_cast<size_t>(first)] = small * small > 0; });
+  return {keeps.begin(), keeps.end()};
+}
+
+TEST_CASE("set_flush_denormal: all threads of loops do it, also those that start later, and as before after a guard") {
+  const int threads = num_threads();
+  set_num_threads(3);
+  CHECK(keeps_subnormal() == std::vector<bool>(3, true));
+  {
+    const FlushDenormalGuard flush;
+    CHECK(keeps_subnormal() == std::vector<bool>(3, false));
+    set_num_threads(5);
+    CHECK(keeps_subnormal() == std::vector<bool>(5, false));
+    { const FlushDenormalGuard inner; }
+    CHECK(keeps_subnormal() == std::vector<bool>(5, false));
+  }
+  CHECK(keeps_subnormal() == std::vector<bool>(5, true));
+  CHECK(set_flush_denormal(true));
+  CHECK(keeps_subnormal() == std::vector<bool>(5, false));
+  CHECK(set_flush_denormal(false));
+  CHECK(keeps_subnormal() == std::vector<bool>(5, true));
+  set_num_threads(threads);
+}
+#endif
 
 }  // namespace norma::test

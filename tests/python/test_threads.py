@@ -180,3 +180,18 @@ def test_the_program_says_that_its_output_cannot_be_written() -> None:
         ended = subprocess.run([sys.executable, "-m", "norma", "info"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == 1
     assert ended.stderr == "norma: cannot write to the standard output: No space left on device\n"
+
+
+def test_subnormal_numbers_are_kept_unless_asked_and_after_commands() -> None:
+    small = norma.full([1], 1e-20)
+
+    def product() -> float:
+        return (small * small).item()
+
+    assert product() > 0
+    if norma.set_flush_denormal(True):
+        assert product() == 0
+    assert norma.set_flush_denormal(False)
+    assert norma.run("bench", model="resnet18", img_size=32, batch_size=1, bench="train", num_warm_iter=0,
+                     num_bench_iter=1, quiet=True) == 0
+    assert product() > 0

@@ -54,7 +54,14 @@ class SmallLoop {
 TEST_CASE("loop: it makes the steps that train_step() makes, and tells of each") {
   SmallLoop loop;
   double now = 0;
+  const volatile float small = 1e-20F;
+  const bool can = set_flush_denormal(true);
+  set_flush_denormal(false);
+  bool flushes = true;
+  loop.seen.then = [&] { flushes = flushes && small * small == 0; };
   CHECK(loop({.workers = 0, .clock = [&] { return now += 1; }}) == 0);
+  CHECK(flushes == can);
+  CHECK(small * small > 0);
   CHECK(loop.run.step == 3);
   CHECK(loop.seen.calls == std::vector<std::string>{"before step 1", "after step 1", "before step 2", "after step 2",
                                                     "before step 3", "after step 3"});

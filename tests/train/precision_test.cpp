@@ -1,9 +1,11 @@
 #include "train/precision.h"
 
+#include "core/factory.h"
 #include "error_text.h"
 #include "files.h"
 #include "models/registry.h"
 #include "ops/half/bfloat16.h"
+#include "ops/pointwise/pointwise.h"
 #include "session/trainer.h"
 #include "support.h"
 
@@ -223,6 +225,18 @@ TEST_CASE("precision: on a device without TF32, tf32 has the bits of float32") {
   const std::vector<double> losses = train_quietly(recipe).losses;
   recipe.precision = "tf32";
   CHECK(train_quietly(recipe).losses == losses);
+}
+
+TEST_CASE("precision: subnormal numbers are 0 where a network computes, and as before elsewhere") {
+  const Tensor small = full({1}, 1e-20);
+  const auto product = [&] { return mul(small, small).item<float>(); };
+  const bool can = set_flush_denormal(true);
+  set_flush_denormal(false);
+  {
+    const PrecisionScope scope(parse_precision("float32"));
+    CHECK((product() == 0) == can);
+  }
+  CHECK(product() > 0);
 }
 
 TEST_CASE("precision: what is slow is said") {
