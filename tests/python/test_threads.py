@@ -192,6 +192,6 @@ def test_subnormal_numbers_are_kept_unless_asked_and_after_commands() -> None:
     if norma.set_flush_denormal(True):
         assert product() == 0
     assert norma.set_flush_denormal(False)
-    assert norma.run("bench", model="resnet18", img_size=32, batch_size=1, bench="train", num_warm_iter=0,
+    assert norma.run("bench", model="resnet18", img_size=32, batch_size=2, bench="train", num_warm_iter=0,
                      num_bench_iter=1, quiet=True) == 0
     assert product() > 0
