@@ -108,13 +108,7 @@ OneThread::~OneThread() {
 }
 
 bool set_flush_denormal(bool flush) {
-  flush_in_this_thread(flush);
-  if (num_threads() > 1 && !in_parallel()) {
-    ensure_threads();
-#pragma omp parallel
-    flush_in_this_thread(flush);
-    has_all_threads = true;
-  }
+  parallel_for(0, num_threads(), 1, [&](int64_t, int64_t) { flush_in_this_thread(flush); });
   return flushes() == flush;
 }
 
@@ -127,7 +121,8 @@ FlushDenormalGuard::~FlushDenormalGuard() {
   if (!before_) {
     try {
       set_flush_denormal(false);
-    } catch (const OutOfMemory&) {  // the other threads keep it then
+    } catch (const OutOfMemory&) {  // no room for other threads
+      flush_in_this_thread(false);
     }
   }
 }

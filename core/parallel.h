@@ -25,8 +25,9 @@ class OneThread : NotCopied {
 };
 /// Takes subnormal numbers for 0 (below 1.2e-38 in float32) as operands and results, in this thread and those of its
 /// parallel loops, or keeps them as IEEE 754 does. A processor may take a hundred times as long for an instruction that
-/// meets one. Threads that start later do as the one that starts them. Returns whether the processor can: others than
-/// x86-64 keep them.
+/// meets one. Threads that start later do as the one that starts them. Returns false where the processor cannot do
+/// so: others than x86-64 keep subnormal numbers. Throws OutOfMemory, and changes nothing, where the stacks of the
+/// threads have no room.
 bool set_flush_denormal(bool flush);
 /// Subnormal numbers are 0 while it lives: set_flush_denormal(true), and as before at its end.
 class FlushDenormalGuard : NotCopied {

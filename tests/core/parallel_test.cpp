@@ -39,6 +39,9 @@ NORMA_LIMITED_TEST_CASE("parallel_for: the first thread is started only where it
   limits.rlim_cur = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (1U << 20U);
   REQUIRE(::setrlimit(RLIMIT_AS, &limits) == 0);
   const std::string text = error_of([] { parallel_for(0, 1000, 1, [](int64_t, int64_t) {}); });
+  CHECK(error_of([] { const FlushDenormalGuard flush; }).starts_with("threads: the stacks of 2 threads: "));
+  const volatile float small = 1e-20F;
+  CHECK(small * small > 0);  // the guard that could not be made changed nothing
   limits.rlim_cur = limits.rlim_max;
   REQUIRE(::setrlimit(RLIMIT_AS, &limits) == 0);
   CHECK_MESSAGE(text.starts_with("threads: the stacks of 2 threads: expected room for "), text);
@@ -69,7 +72,7 @@ TEST_CASE(
 }
 
 #if defined(__x86_64__)
-/// Of each thread of a loop, whether a product is subnormal, where its exact value is, rather than 0.
+/// It says of each thread of a loop whether it keeps a subnormal product; otherwise the product is 0 there.
 std::vector<bool> keeps_subnormal() {
   std::vector<char> keeps(static_cast<size_t>(num_threads()));
   const volatile float small = 1e-20F;
